@@ -23,8 +23,6 @@ DEFAULTS = {
     # the trainer reads the plain Parquet files of a version
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # pandas writes nanoseconds; they are truncated to microseconds by the sources
-    "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -1,0 +1,236 @@
+"""What a world file may say: the pydantic schema behind the YAML, with one sentence for each field.
+
+Code elsewhere never names a column of a data set; it reads these declarations. Only a source adapter (`features/sources`)
+knows its own raw files.
+"""
+
+from datetime import timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from features.days import day_range
+
+Day = str
+DAY_PATTERN = r"^\d{4}-\d{2}-\d{2}$"
+NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
+GRACE = timedelta(hours=2)
+"""Added to a statistics row's life: a local day can last 25 hours."""
+
+
+class Strict(BaseModel):
+    """Base of all sections: an unknown key is an error, so a typo never passes in silence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(Strict):
+    """Where raw rows come from."""
+
+    adapter: str = Field(description="name of a module in features/sources: `files` reads logs by mapping alone")
+    options: dict[str, Any] = Field(default_factory=dict, description="read and checked by the adapter itself")
+
+
+class Surface(Strict):
+    """A place where ads are shown."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    keep_rate: float = Field(default=1.0, gt=0, le=1, description="share of primary negatives that is kept (w)")
+    description: str = ""
+
+
+class Task(Strict):
+    """Something to predict of an impression."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    event: str = Field(description="event type in `outcomes` that makes the label 1")
+    match: tuple[Literal["request_id", "user_id", "ad_id"], ...] = Field(
+        description="columns that an outcome shares with its impression"
+    )
+    window: timedelta | None = Field(default=None, description="how long after request_ts an outcome counts (ISO 8601)")
+    window_column: Literal["window_end"] | None = Field(
+        default=None, description="instead of `window`: the impression's column that holds the window's last instant"
+    )
+    from_request: bool = Field(
+        default=False, description="outcomes stamped at request_ts itself count (they belong to the request)"
+    )
+    credit: Literal["last", "first", "all"] = Field(
+        default="all", description="which of several matching impressions gets one outcome"
+    )
+    lag: timedelta = Field(default=timedelta(0), description="outcomes arrive at most this late")
+    surfaces: tuple[str, ...] = Field(default=(), description="where the task exists; empty: everywhere")
+    parent: str | None = Field(default=None, description="exists only where this task's label is 1")
+    primary: bool = Field(default=False, description="decides sampling and vetoes releases")
+
+    @model_validator(mode="after")
+    def _one_window(self) -> "Task":
+        if (self.window is None) == (self.window_column is None):
+            raise ValueError(f"task {self.name}: give exactly one of `window` and `window_column`")
+        return self
+
+
+class Entity(Strict):
+    """Users or ads: their attributes and the statistics kept of them."""
+
+    attributes: tuple[str, ...] = Field(default=(), description="columns of the users or ads table")
+    description: str = ""
+
+
+class Statistics(Strict):
+    """Rolling counts over a user's or an ad's events up to the end of a day."""
+
+    windows: tuple[int, ...] = Field(default=(7, 28, 84), description="days")
+    lag: timedelta = Field(default=timedelta(0), description="available this long after the day's end")
+
+
+class HistoryField(Strict):
+    """A column of the user's behaviour sequence."""
+
+    name: str = Field(pattern=NAME_PATTERN, description="column of `events`")
+    table: str = Field(description="embedding table it shares")
+    candidate: str | None = Field(default=None, description="categorical feature that lives in the same id space")
+
+
+class HistorySpec(Strict):
+    """The user's behaviour sequence."""
+
+    fields: tuple[HistoryField, ...] = Field(description="`ad_id` first")
+    as_of: Literal["day_start", "request"] = "day_start"
+    recent_length: int = Field(default=50, ge=1, description="events of the short history in the feature store")
+
+    @model_validator(mode="after")
+    def _ad_first(self) -> "HistorySpec":
+        if self.fields[0].name != "ad_id":
+            raise ValueError("history.fields: the first field must be ad_id")
+        return self
+
+
+class CategoricalFeature(Strict):
+    """A categorical input: a column of impressions (`context_...`), users, ads, or derived (`hour`, `weekday`)."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    table: str
+
+
+class Vertical(Strict):
+    """A small model's home: one surface (or several) and its tasks."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    surfaces: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+
+class World(Strict):
+    """One log, its meaning and its time."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    title: str
+    description: str
+    synthetic: bool = Field(default=False, description="shown wherever a number of this world is shown")
+    clock: Literal["real", "replay"]
+    timezone: str
+    first_day: Day = Field(pattern=DAY_PATTERN)
+    last_day: Day | None = Field(default=None, pattern=DAY_PATTERN, description="replay worlds: the log's last day")
+    closed_days: tuple[Day, ...] = Field(default=(), description="days with zero impressions on purpose")
+    source: Source
+    surfaces: tuple[Surface, ...]
+    context: tuple[str, ...] = Field(default=(), description="columns `context_...` of impressions")
+    event_types: tuple[str, ...]
+    users: Entity = Entity()
+    ads: Entity = Entity()
+    tasks: tuple[Task, ...]
+    statistics: Statistics = Statistics()
+    history: HistorySpec
+    categorical: tuple[CategoricalFeature, ...]
+    tables: dict[str, int] = Field(description="rows of each embedding table")
+    verticals: tuple[Vertical, ...] = ()
+    demo: dict[str, Day] = Field(default_factory=dict, description="days of `make demo`: tables_until, cold, next")
+    recipe: str = "gem_demo"
+    look_back: int = Field(default=60, ge=1, description="days that a cold start walks")
+    min_positives: int = Field(default=100, ge=1, description="fewer in a slice: insufficient evidence")
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"'{value}' is no IANA time zone (for example Europe/Berlin)") from None
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "World":
+        self._check_tasks()
+        self._check_features()
+        if self.clock == "replay" and self.last_day is None:
+            raise ValueError("a replay world needs last_day")
+        return self
+
+    def _check_tasks(self) -> None:
+        surfaces = set(self.surface_names)
+        tasks = {task.name for task in self.tasks}
+        if not any(task.primary for task in self.tasks):
+            raise ValueError("tasks: mark at least one as primary")
+        for task in self.tasks:
+            unknown = set(task.surfaces) - surfaces
+            if unknown:
+                raise ValueError(f"task {task.name}: unknown surfaces {sorted(unknown)}; known: {sorted(surfaces)}")
+            if task.parent is not None and task.parent not in tasks:
+                raise ValueError(f"task {task.name}: parent '{task.parent}' is no task")
+            if task.event not in self.event_types:
+                raise ValueError(f"task {task.name}: event '{task.event}' is not in event_types")
+        for vertical in self.verticals:
+            if set(vertical.surfaces) - surfaces or set(vertical.tasks) - tasks:
+                raise ValueError(f"vertical {vertical.name}: unknown surface or task")
+
+    def _check_features(self) -> None:
+        names = [feature.name for feature in self.categorical]
+        for feature in (*self.categorical, *self.history.fields):
+            if feature.table not in self.tables:
+                raise ValueError(f"feature {feature.name}: embedding table '{feature.table}' is not in `tables`")
+        for field in self.history.fields:
+            if field.candidate is not None and field.candidate not in names:
+                raise ValueError(f"history field {field.name}: candidate '{field.candidate}' is no categorical feature")
+        known = {"user_id", "ad_id", "surface", "hour", "weekday", *self.users.attributes, *self.ads.attributes}
+        known |= {f"context_{name}" for name in self.context}
+        unknown = set(names) - known
+        if unknown:
+            raise ValueError(f"categorical: unknown columns {sorted(unknown)}; known: {sorted(known)}")
+
+    @property
+    def surface_names(self) -> tuple[str, ...]:
+        """Surfaces in file order: the order of the model's surface index."""
+        return tuple(surface.name for surface in self.surfaces)
+
+    @property
+    def primary_tasks(self) -> tuple[Task, ...]:
+        """Tasks that decide sampling and releases."""
+        return tuple(task for task in self.tasks if task.primary)
+
+    @property
+    def context_columns(self) -> tuple[str, ...]:
+        """Context columns of impressions."""
+        return tuple(f"context_{name}" for name in self.context)
+
+    @property
+    def stats_ttl(self) -> timedelta:
+        """How long a statistics row is served: a day, its lag and a grace for long days."""
+        return timedelta(hours=24) + self.statistics.lag + GRACE
+
+    @property
+    def largest_lag(self) -> timedelta:
+        """The largest declared lag of tasks and statistics."""
+        return max([self.statistics.lag, *(task.lag for task in self.tasks)])
+
+    def keep_rate(self, surface: str) -> float:
+        """Share of primary negatives kept on a surface."""
+        return next(entry.keep_rate for entry in self.surfaces if entry.name == surface)
+
+    def is_closed(self, ds: Day) -> bool:
+        """Whether a day has zero impressions on purpose."""
+        return ds in self.closed_days
+
+    def days(self) -> list[Day]:
+        """All days of a replay world."""
+        return day_range(self.first_day, self.last_day or self.first_day)
