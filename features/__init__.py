@@ -1,0 +1,5 @@
+"""From logs to examples.
+
+Worlds, sources, tables, quality, the feature store and the transform; imports no other package of the
+project.
+"""
