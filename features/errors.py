@@ -1,5 +1,11 @@
 """The one family of errors that users see: each message says what is wrong, where, and how to mend it."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from features.tables.tables import DayResult
+
 
 class GemlineError(Exception):
     """A fault that the user can mend; its message is one clear sentence, shown without a stack trace."""
@@ -14,7 +20,16 @@ class GateClosed(GemlineError):
 
 
 class QualityFailed(GemlineError):
-    """A day's rows broke a critical expectation, so nothing of it was published."""
+    """A day's rows broke a critical expectation, so nothing of it was published.
+
+    Attributes:
+        results: one `DayResult` for each published day and, last, for the red one.
+    """
+
+    def __init__(self, message: str, results: "Sequence[DayResult]" = ()) -> None:
+        """Keep the per-day results beside the sentence."""
+        super().__init__(message)
+        self.results = tuple(results)
 
 
 class Busy(GemlineError):

@@ -1,0 +1,131 @@
+"""The expectations of each table, built from the world: keys, domains, ranges, and a row count that makes empty days red.
+
+Severity `critical` closes the gate; `warning` is shown and lets the day through.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from features.errors import GemlineError
+from features.tables.specs import TableSpec, spec_of
+from features.worlds.schema import World
+
+if TYPE_CHECKING:
+    from great_expectations.expectations import Expectation
+
+Suite = "list[Expectation]"
+SMALLEST_KEEP_RATE = 1e-9
+
+
+def suite_of(spec: TableSpec, world: World) -> "list[Expectation]":
+    """Expectations on one day's rows of a table.
+
+    Raises:
+        GemlineError: the table has no expectations: nothing to check is an error, never a pass.
+    """
+    expectations = [*_keys(spec), *DOMAINS.get(spec.name, _no_domains)(world)]
+    if not expectations:
+        raise GemlineError(f"table {spec.name} has an empty suite; add expectations to features/quality/suites.py")
+    return expectations
+
+
+def _keys(spec: TableSpec) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    never_null = [key for key in spec.keys if key not in NULLABLE_KEYS.get(spec.name, ())]
+    expectations: list[Expectation] = [gxe.ExpectColumnValuesToNotBeNull(column=key) for key in never_null]
+    if spec.name in UNIQUE and len(spec.keys) == 1:
+        expectations.append(gxe.ExpectColumnValuesToBeUnique(column=spec.keys[0]))
+    elif spec.name in UNIQUE:
+        expectations.append(gxe.ExpectCompoundColumnsToBeUnique(column_list=list(spec.keys)))
+    return expectations
+
+
+UNIQUE = {
+    "impressions", "users", "ads", "user_stats", "ad_stats", "user_history", "user_recent", "examples", "labels", "predictions",
+}  # fmt: skip
+"""Tables whose key is unique within a day; outcomes and events may repeat (two of a product in one basket)."""
+NULLABLE_KEYS = {"outcomes": ("request_id", "user_id"), "events": ("request_id",)}
+
+
+def _impressions(world: World) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    return [
+        gxe.ExpectColumnValuesToNotBeNull(column="ad_id"),
+        gxe.ExpectColumnValuesToNotBeNull(column="request_ts"),
+        gxe.ExpectColumnValuesToBeInSet(column="surface", value_set=list(world.surface_names)),
+        gxe.ExpectColumnValuesToNotBeNull(column="keep_rate"),
+        gxe.ExpectColumnValuesToBeBetween(column="keep_rate", min_value=SMALLEST_KEEP_RATE, max_value=1.0),
+        gxe.ExpectColumnValuesToNotBeNull(column="user_id", mostly=0.5, severity="warning"),
+    ]
+
+
+def _behaviour(world: World) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    return [gxe.ExpectColumnValuesToBeInSet(column="event_type", value_set=list(world.event_types))]
+
+
+def _statistics(prefix: str) -> Callable[[World], "list[Expectation]"]:
+    def domains(world: World) -> "list[Expectation]":
+        import great_expectations.expectations as gxe
+
+        columns = [f"{prefix}_events_{window}d" for window in world.statistics.windows]
+        return [gxe.ExpectColumnValuesToBeBetween(column=column, min_value=0) for column in columns]
+
+    return domains
+
+
+def _examples(world: World) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    return [
+        gxe.ExpectColumnValuesToNotBeNull(column="request_ts"),
+        gxe.ExpectColumnValuesToBeInSet(column="surface", value_set=list(world.surface_names)),
+        gxe.ExpectColumnValuesToBeBetween(column="keep_rate", min_value=SMALLEST_KEEP_RATE, max_value=1.0),
+        gxe.ExpectColumnValuesToNotBeNull(column="hour"),
+    ]
+
+
+def _labels(world: World) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    return [
+        gxe.ExpectColumnValuesToBeInSet(column="label", value_set=[0.0, 1.0]),
+        gxe.ExpectColumnValuesToNotBeNull(column="label"),
+        gxe.ExpectColumnValuesToBeInSet(column="task", value_set=[task.name for task in world.tasks]),
+        gxe.ExpectColumnValuesToBeBetween(column="weight", min_value=1.0),
+        gxe.ExpectColumnValuesToNotBeNull(column="weight"),
+    ]
+
+
+def _predictions(world: World) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    return [
+        gxe.ExpectColumnValuesToNotBeNull(column="prediction"),
+        gxe.ExpectColumnValuesToBeBetween(column="prediction", min_value=0.0, max_value=1.0),
+        gxe.ExpectColumnValuesToBeInSet(column="task", value_set=[task.name for task in world.tasks]),
+    ]
+
+
+def _no_domains(_world: World) -> "list[Expectation]":
+    return []
+
+
+DOMAINS: dict[str, Callable[[World], "list[Expectation]"]] = {
+    "impressions": _impressions,
+    "outcomes": _behaviour,
+    "events": _behaviour,
+    "user_stats": _statistics("user"),
+    "ad_stats": _statistics("ad"),
+    "examples": _examples,
+    "labels": _labels,
+    "predictions": _predictions,
+}
+
+
+def describe(table: str, world: World) -> list[str]:
+    """The suite in words, for metadata and docs."""
+    return [f"{type(entry).__name__} {entry.severity}" for entry in suite_of(spec_of(table), world)]

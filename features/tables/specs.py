@@ -1,0 +1,69 @@
+"""Which tables there are: partition column and key of each, and a sentence that says what a row is."""
+
+from dataclasses import dataclass
+
+from features.errors import GemlineError
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One Delta table.
+
+    Attributes:
+        name: folder below `tables/`.
+        row: what a row is.
+        keys: columns that identify a row within a partition.
+        partition: partition column, a local day.
+        may_be_empty: whether a day without rows is ordinary (attributes come only when they change).
+    """
+
+    name: str
+    row: str
+    keys: tuple[str, ...]
+    partition: str = "ds"
+    may_be_empty: bool = False
+
+
+SPECS = {
+    spec.name: spec
+    for spec in (
+        TableSpec("impressions", "one ad shown, or presumed shown", ("impression_id",)),
+        TableSpec(
+            "outcomes",
+            "something that happened after an impression, by day of arrival",
+            ("request_id", "user_id", "ad_id", "event_type", "event_ts"),
+        ),
+        TableSpec(
+            "events",
+            "user behaviour of any type, by day of arrival",
+            ("user_id", "event_ts", "event_type", "ad_id", "request_id"),
+        ),
+        TableSpec("users", "attributes of a user as known from an instant on", ("user_id", "event_timestamp"), may_be_empty=True),
+        TableSpec("ads", "attributes of an ad as known from an instant on", ("ad_id", "event_timestamp"), may_be_empty=True),
+        TableSpec("user_stats", "rolling statistics of a user up to the end of the day", ("user_id",)),
+        TableSpec("ad_stats", "rolling statistics of an ad up to the end of the day", ("ad_id",)),
+        TableSpec("user_history", "a user's events that arrived on the day, as sorted arrays", ("user_id",)),
+        TableSpec("user_recent", "a user's newest events as of the end of the day", ("user_id",)),
+        TableSpec("examples", "features of an impression as of its request", ("impression_id",)),
+        TableSpec(
+            "labels", "an impression and task whose window closed on the day", ("impression_id", "task"), "label_ds"
+        ),
+        TableSpec(
+            "predictions",
+            "probability given before training on the row",
+            ("ds", "impression_id", "task", "digest"),
+            "scored_ds",
+        ),
+    )
+}
+
+
+def spec_of(name: str) -> TableSpec:
+    """Spec by name.
+
+    Raises:
+        GemlineError: no such table.
+    """
+    if name not in SPECS:
+        raise GemlineError(f"no table '{name}'; known: {', '.join(SPECS)}")
+    return SPECS[name]
