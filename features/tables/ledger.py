@@ -4,11 +4,12 @@ One append-only Delta table. A day is readable iff its newest *published* row sa
 row too, which changes nothing for readers.
 """
 
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from features.tables.append_log import AppendLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,56 +51,22 @@ class Gate:
     delta_version: int
 
 
-DDL = (
-    "entry BIGINT, `table` STRING, ds STRING, content_hash STRING, verdict STRING, rows BIGINT, rule STRING, sample STRING, "
-    "published BOOLEAN, delta_version BIGINT, written_at TIMESTAMP"
-)
-
-
-class Ledger:
+class Ledger(AppendLog[Gate]):
     """Reads and appends gates; the caller holds the writer lock while appending."""
 
     def __init__(self, spark: "SparkSession", folder: Path) -> None:
         """Open the ledger at `folder`, which need not exist yet."""
-        self._spark = spark
-        self._path = folder
-        self._seen: tuple[str, list[Gate]] = ("", [])
-
-    def gates(self) -> list[Gate]:
-        """All rows, oldest first; read again only when another commit stands in the log."""
-        newest = self._newest_commit()
-        if newest != self._seen[0]:
-            frame = self._spark.read.format("delta").load(str(self._path)).orderBy("entry")
-            names = list(Gate.__dataclass_fields__)
-            self._seen = (newest, [Gate(**{name: row[name] for name in names}) for row in frame.collect()])
-        return self._seen[1]
-
-    def append(self, gates: list[Gate]) -> None:
-        """Add rows in one commit."""
-        if not gates:
-            return
-        known = self.gates()
-        now = datetime.now(UTC)
-        rows = [
-            {"entry": len(known) + offset, **asdict(gate), "written_at": now} for offset, gate in enumerate(gates)
-        ]
-        frame = self._spark.createDataFrame(rows, DDL).coalesce(1)
-        frame.write.format("delta").mode("append").save(str(self._path))
-        self._seen = (self._newest_commit(), [*known, *gates])
+        super().__init__(spark, folder, Gate)
 
     def published(self, table: str) -> dict[str, Gate]:
         """Day to the row that makes it readable."""
-        return {gate.ds: gate for gate in self.gates() if gate.table == table and gate.published}
+        return {gate.ds: gate for gate in self.rows() if gate.table == table and gate.published}
 
     def newest(self, table: str, ds: str) -> Gate | None:
         """The last thing said of a day, failed audits included."""
-        return next((gate for gate in reversed(self.gates()) if gate.table == table and gate.ds == ds), None)
+        return next((gate for gate in reversed(self.rows()) if gate.table == table and gate.ds == ds), None)
 
     def waiver(self, table: str, ds: str, content_hash: str) -> Gate | None:
         """A person's waiver for exactly this content."""
-        wanted = (table, ds, content_hash, Verdict.WAIVED.value)
-        return next((g for g in self.gates() if (g.table, g.ds, g.content_hash, g.verdict) == wanted), None)
-
-    def _newest_commit(self) -> str:
-        log = self._path / "_delta_log"
-        return max((path.name for path in log.glob("*.json")), default="")
+        wanted = (table, ds, content_hash, Verdict.WAIVED)
+        return next((gate for gate in self.rows() if (gate.table, gate.ds, gate.content_hash, gate.verdict) == wanted), None)

@@ -20,6 +20,7 @@ from features.errors import GateClosed, GemlineError, QualityFailed
 from features.home import Home
 from features.quality.audit import audit
 from features.tables.content_hash import content_hashes, empty_hash
+from features.tables.decisions import Decisions
 from features.tables.ledger import Gate, Ledger, Verdict
 from features.tables.specs import TableSpec, spec_of
 from features.worlds.schema import World
@@ -77,6 +78,11 @@ class Tables:
     def ledger(self) -> Ledger:
         """The gates ledger."""
         return Ledger(self.spark, self.home.tables / "gates")
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """The decisions ledger."""
+        return Decisions(self.spark, self.home.tables / "decisions")
 
     def path(self, table: str) -> Path:
         """Folder of a table."""
@@ -274,6 +280,31 @@ class Tables:
         with self.home.writing(f"waiving {table} of {ds}"):
             self.ledger.append([waiver])
         return waiver
+
+    def quarantine(self, refused: "DataFrame", days: Sequence[str]) -> dict[str, int]:
+        """Keep refused rows in `quarantine_<table>`, replacing those of the same days.
+
+        Args:
+            refused: columns ds, table, rule, source, row.
+            days: all days that were extracted, so that a mended day leaves its quarantine empty.
+
+        Returns:
+            table -> number of rows refused on these days.
+        """
+        counts: dict[str, int] = {}
+        rows = refused.persist()
+        found = {row["table"]: row["count"] for row in rows.groupBy("table").count().collect()}
+        kept = {path.name.removeprefix("quarantine_") for path in self.home.tables.glob("quarantine_*")}
+        for table in sorted(found.keys() | kept):
+            target = self.home.tables / f"quarantine_{table}"
+            writer = rows.where(rows["table"] == table).coalesce(1).write.format("delta").mode("overwrite")
+            if target.exists():
+                listed = ", ".join(f"'{ds}'" for ds in days)
+                writer = writer.option("replaceWhere", f"ds IN ({listed})")
+            writer.partitionBy("ds").save(str(target))
+            counts[table] = found.get(table, 0)
+        rows.unpersist()
+        return counts
 
     def _exists(self, table: str) -> bool:
         return (self.path(table) / "_delta_log").is_dir()
