@@ -1,1 +1,4 @@
-"""One file a benchmark, results as JSON; imports any package of the project and is imported by none."""
+"""One file a benchmark, results as JSON.
+
+Imports any package of the project and is imported by none.
+"""
