@@ -1,0 +1,82 @@
+"""World files: the shipped ones load, and every fault of a written one is one sentence that names the field."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from features.errors import WorldError
+from features.worlds import load_world, world_names
+from features.worlds.load import SHIPPED, add_world, read_world
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    raw = yaml.safe_load((SHIPPED / "tiny.yaml").read_text())
+    raw.update(changes)
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    return path
+
+
+@pytest.mark.parametrize("name", ["complete_journey", "tiny"])
+def test_shipped_worlds_load(name: str) -> None:
+    world = load_world(name)
+    assert world.name == name
+    assert world.primary_tasks
+    assert world.days()[0] == world.first_day
+
+
+def test_ttl_outlasts_a_long_day() -> None:
+    for name in ("complete_journey", "tiny"):
+        world = load_world(name)
+        assert world.stats_ttl.total_seconds() >= 25 * 3600 + world.statistics.lag.total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"timezon": "UTC"}, "timezon: unknown key"),
+        ({"timezone": "Middle/Earth"}, "timezone: 'Middle/Earth' is no IANA time zone"),
+        ({"first_day": "07.03.2024"}, "first_day"),
+        ({"tables": {"user": 4}}, "embedding table 'ad' is not in `tables`"),
+        ({"context": []}, r"categorical: unknown columns \['context_device'\]"),
+        ({"last_day": None}, "a replay world needs last_day"),
+        ({"event_types": ["buy"]}, "task click: event 'click' is not in event_types"),
+        ({"verticals": [{"name": "v", "surfaces": ["moon"], "tasks": []}]}, "vertical v: unknown surface"),
+    ],
+)
+def test_a_fault_is_one_sentence(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(WorldError, match=sentence) as caught:
+        read_world(written(tmp_path, **changes))
+    assert str(tmp_path / "mine.yaml") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WorldError, match="No such file"):
+        read_world(tmp_path / "absent.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [1\nb")
+    with pytest.raises(WorldError, match="is not valid YAML"):
+        read_world(broken)
+    with pytest.raises(WorldError, match="no world 'atlantis'; known: complete_journey, tiny"):
+        load_world("atlantis")
+
+
+def test_an_added_world_finds_its_log_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMLINE_HOME", str(tmp_path / "home"))
+    raw = yaml.safe_load((SHIPPED / "tiny.yaml").read_text())
+    raw["name"] = "mine"
+    raw["source"]["options"]["path"] = "logs"
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    add_world(path)
+    assert "mine" in world_names()
+    assert load_world("mine").source.options["path"] == str(tmp_path / "logs")
+
+
+def test_a_shipped_name_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMLINE_HOME", str(tmp_path / "home"))
+    with pytest.raises(WorldError, match="belongs to a shipped world"):
+        add_world(written(tmp_path))
