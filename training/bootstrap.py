@@ -1,8 +1,9 @@
 """Intervals by resampling users, and paired differences of two predictions on identical rows.
 
 Rows of one user are not independent, so a resample draws users (with replacement, as many as there are) and
-takes all their rows. NE, log-loss, calibration and GAUC by user are ratios of per-user sums, so a resample is one
-dot product with those sums; AUC sorts once and is reweighted. Both sides of a pair see the same resamples.
+takes all their rows. NE, log-loss, calibration and GAUC by user are ratios of per-user sums, so a resample is
+one dot product with those sums; AUC sorts once and is reweighted. Both sides of a pair see the same
+resamples.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from training.metrics import Floats, Integers, Reason, Sample, Value
 
 LEVEL = 0.95
 USABLE = 0.9
-"""Share of the resamples that must have the metric; below it an interval would describe the lucky ones only."""
+"""Share of the resamples that must have the metric; below it an interval describes the lucky ones only."""
 _CHUNK = 1 << 22
 _POSITIVE, _NEGATIVE, _LOSS, _PREDICTED, _AREA, _AREA_WEIGHT = range(6)
 
@@ -86,7 +87,7 @@ def resampling_units(user_id: ArrayLike | pd.Series) -> Integers:
 
 
 def draws(units: int, resamples: int, seed: int) -> Iterator[Integers]:
-    """How often each unit is drawn: int64 [chunk, units], each row sums to `units`, `resamples` rows in all."""
+    """How often each unit is drawn: int64 [chunk, units], each row summing to `units`; `resamples` rows."""
     generator = np.random.default_rng(seed)
     chunk = max(1, _CHUNK // max(units, 1))
     for first in range(0, resamples, chunk):

@@ -1,9 +1,9 @@
 """Metrics of predicted probabilities, exact under weights and ties, that say "undefined" instead of guessing.
 
-A metric is a `Value`: a finite number, or a reason why there is none. It is never NaN, to which every comparison
-silently answers False, and never a neutral-looking 0.0 or 0.5 (a day whose clicks are all of one class has no
-AUC). The weight of a row is how many rows of the full log it stands for (`labels.weight`), so a sampled log gives
-the metrics of the unsampled one.
+A metric is a `Value`: a finite number, or a reason why there is none. It is never NaN, to which every
+comparison silently answers False, and never a neutral-looking 0.0 or 0.5 (a day whose clicks are all of one
+class has no AUC). The weight of a row is how many rows of the full log it stands for (`labels.weight`), so a
+sampled log gives the metrics of the unsampled one.
 """
 
 from dataclasses import dataclass
