@@ -1,0 +1,217 @@
+"""Behaviour histories: a compact store of all users' events, and slices of it as seen by one request each.
+
+Long histories are stored once. An example carries no sequence; it is cut out here by binary search, so its
+length is an argument. All candidates of one request see the same history, hence slices are made per distinct
+request and examples point to them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from features.transform.columns import Column, ColumnLike, as_column
+from features.transform.hashing import rows_of, string_id, table_salt
+from features.transform.schema import FeatureSchema
+
+
+@dataclass(frozen=True)
+class HistoryStore:
+    """Events of U users, E in all, by user and then by time.
+
+    Attributes:
+        user_ids: int64 [U], sorted.
+        offsets: int64 [U + 1]; events of user u are offsets[u] ... offsets[u + 1] - 1.
+        event_us: int64 [E], UTC microseconds, ascending within a user.
+        day: int64 [E], ordinal of the local day on which the event arrived.
+        late: bool [U]; some event of the user arrived after a later event had.
+        type: int64 [E], ids of event type names.
+        fields: name -> (int64 [E], missing [E]).
+    """
+
+    user_ids: np.ndarray
+    offsets: np.ndarray
+    event_us: np.ndarray
+    day: np.ndarray
+    late: np.ndarray
+    type: np.ndarray
+    fields: dict[str, Column]
+    _encoded: dict[str, dict[str, np.ndarray]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        user_id: np.ndarray,
+        day: np.ndarray,
+        event_us: np.ndarray,
+        type: np.ndarray,
+        fields: Mapping[str, ColumnLike],
+    ) -> "HistoryStore":
+        """Sort flat, unordered event columns (each [E]) into a store.
+
+        Ties in time are broken by arrival day, first field and type, so that which events a slice keeps
+        does not depend on the order of files.
+        """
+        columns = {name: as_column(data) for name, data in fields.items()}
+        tie = next((column.values for column in columns.values()), np.zeros(len(user_id), dtype=np.int64))
+        order = np.lexsort((type, tie, day, event_us, user_id))
+        users, starts = np.unique(user_id[order], return_index=True)
+        offsets = np.append(starts, len(order)).astype(np.int64)
+        days = np.asarray(day, dtype=np.int64)[order]
+        late = np.zeros(len(users), dtype=bool)
+        owner = np.repeat(np.arange(len(users)), np.diff(offsets))
+        backwards = np.flatnonzero((np.diff(days) < 0) & (np.diff(owner) == 0))
+        late[owner[backwards]] = True
+        return cls(
+            user_ids=users.astype(np.int64),
+            offsets=offsets,
+            event_us=np.asarray(event_us, dtype=np.int64)[order],
+            day=days,
+            late=late,
+            type=np.asarray(type, dtype=np.int64)[order],
+            fields={
+                name: Column(column.values[order], column.missing[order]) for name, column in columns.items()
+            },
+        )
+
+    def encoded(self, schema: FeatureSchema) -> dict[str, np.ndarray]:
+        """Table rows of every history field, hashed once per store.
+
+        Name -> int64 [E]; fields not stored are missing.
+        """
+        key = schema.to_json()
+        if key not in self._encoded:
+            self._encoded[key] = {
+                entry.name: self._field_rows(entry.name, entry.table, schema.tables[entry.table])
+                for entry in schema.history.fields
+            }
+        return self._encoded[key]
+
+    def _field_rows(self, name: str, table: str, rows: int) -> np.ndarray:
+        if name not in self.fields:
+            return np.zeros(len(self.event_us), dtype=np.int64)
+        column = self.fields[name]
+        ids = np.where(column.missing, 0, column.values).astype(np.int64)
+        return rows_of(ids, column.missing, rows, table_salt(table))
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Slices of R distinct requests, and which of them each of B examples sees; L events in all.
+
+    Attributes:
+        row: int64 [B], index into the R slices.
+        lengths: int64 [R].
+        age_us: int64 [L], microseconds from event to request, above 0, descending within a slice.
+        type: int64 [L]; 0 unknown, 1 + index in `schema.event_types`.
+        fields: name -> int64 [L] table rows.
+    """
+
+    row: np.ndarray
+    lengths: np.ndarray
+    age_us: np.ndarray
+    type: np.ndarray
+    fields: dict[str, np.ndarray]
+
+
+def type_index(schema: FeatureSchema, type_ids: np.ndarray) -> np.ndarray:
+    """Index of event types.
+
+    0 for one that the schema does not know, else 1 + its place in `schema.event_types`.
+    """
+    out = np.zeros(len(type_ids), dtype=np.int64)
+    for index, name in enumerate(schema.event_types):
+        out[type_ids == string_id(name)] = index + 1
+    return out
+
+
+def first_not_below(values: np.ndarray, low: np.ndarray, high: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Binary search in many sorted segments at once.
+
+    First index in [low, high) whose value >= target, else high.
+    """
+    low, high = low.copy(), high.copy()
+    while np.any(low < high):
+        open_ = low < high
+        middle = np.where(open_, (low + high) // 2, 0)
+        below = open_ & (values[middle] < target)
+        low = np.where(below, middle + 1, low)
+        high = np.where(open_ & ~below, middle, high)
+    return low
+
+
+def _distinct(keys: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Index of one representative of each distinct key, and for every row the number of its key."""
+    order = np.lexsort(keys[::-1])
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.cumsum(new) - 1
+    return order[new], number
+
+
+def expand(begin: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Concatenated ranges begin[i] ... begin[i] + lengths[i] - 1."""
+    ends = np.cumsum(lengths)
+    shift = np.repeat(begin - (ends - lengths), lengths)
+    ranges: np.ndarray = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) + shift
+    return ranges
+
+
+def slice_histories(
+    schema: FeatureSchema,
+    store: HistoryStore,
+    user_id: ColumnLike,
+    day: np.ndarray,
+    request_us: np.ndarray,
+    length: int | None = None,
+) -> Histories:
+    """What each example may know of its user: events available before its day and stamped before its request.
+
+    Args:
+        schema: fields, tables and event types.
+        store: all events that may be needed.
+        user_id: ids [B]; missing or unknown users have no history.
+        day: ordinals [B] of the examples' local days; an event must have arrived on an earlier one.
+        request_us: int64 [B], UTC microseconds; an event must be stamped strictly before.
+        length: last events kept; `schema.history.length` by default.
+
+    Returns:
+        Slices per distinct (user, day, request), ascending in time.
+    """
+    length = schema.history.length if length is None else length
+    users = as_column(user_id)
+    ids = np.where(users.missing, 0, users.values).astype(np.int64)
+    user = np.searchsorted(store.user_ids, ids)
+    known = ~users.missing & (user < len(store.user_ids))
+    known[known] = store.user_ids[user[known]] == ids[known]
+    keys = tuple(np.where(known, key, -1).astype(np.int64) for key in (user, day, request_us))
+    first, row = _distinct(keys)
+    event, counts = _select(store, keys[0][first], keys[1][first], keys[2][first], length)
+    ages = np.repeat(request_us[first], counts) - store.event_us[event]
+    fields = {name: rows[event] for name, rows in store.encoded(schema).items()}
+    return Histories(row, counts, ages, type_index(schema, store.type[event]), fields)
+
+
+def _select(
+    store: HistoryStore, user: np.ndarray, day: np.ndarray, request_us: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Event indices of each request's slice, concatenated, and their counts (user -1: none)."""
+    if not len(store.user_ids):
+        return np.zeros(0, dtype=np.int64), np.zeros(len(user), dtype=np.int64)
+    none, user = user < 0, np.maximum(user, 0)
+    low, high = store.offsets[user], store.offsets[user + 1]
+    end = first_not_below(store.event_us, low, high, request_us)
+    late = store.late[user]
+    # Arrival days ascend with time unless something arrived late; only then must the whole past be looked
+    # through.
+    end = np.where(late, end, first_not_below(store.day, low, np.where(late, low, end), day))
+    begin = np.where(late, low, np.maximum(low, end - length))
+    end = np.where(none, begin, end)
+    event = expand(begin, end - begin)
+    owner = np.repeat(np.arange(len(user)), end - begin)
+    available = store.day[event] < day[owner]
+    event, owner = event[available], owner[available]
+    counts = np.bincount(owner, minlength=len(user)).astype(np.int64)
+    from_end = np.repeat(np.cumsum(counts), counts) - np.arange(len(event))
+    return event[from_end <= length], np.minimum(counts, length)

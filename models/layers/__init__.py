@@ -1,0 +1,1 @@
+"""Building blocks, one concept a file, each with an oracle in its test."""
