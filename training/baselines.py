@@ -156,7 +156,7 @@ def _kept_counts(pairs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _open_rate(positives: float, rows: float) -> float:
-    """The rate; half a row of either class is added when there is only one, so that it stays inside (0, 1)."""
+    """The rate; half a row of either class is added when there is only one, to stay inside (0, 1)."""
     return positives / rows if 0 < positives < rows else (positives + 0.5) / (rows + 1)
 
 

@@ -118,7 +118,7 @@ def as_served(
 def compare(
     rows_a: pd.DataFrame, rows_b: pd.DataFrame, n_min: int, resamples: int = 500, seed: int = 0
 ) -> list[MetricRow]:
-    """A against B on identical pairs: `ne_difference` and `auc_difference` are A minus B, `ne_ratio` A over B.
+    """A against B on identical pairs: `ne_difference`, `auc_difference` are A minus B, `ne_ratio` A over B.
 
     Args:
         rows_a: columns as for `evaluate`, and impression_id.
