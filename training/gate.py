@@ -6,7 +6,7 @@ primary task at a time. What "undefined" means here is decided by its cause:
 - *Broken* - a parameter or weight that is not finite; a prediction that is not, or lies outside [0, 1], of
   the candidate in any task or of the incumbent in a primary one - **rejects**. Finite rows cannot produce it,
   so it is no lack of evidence. A broken incumbent rejects too: nothing was compared, and a person must look.
-  - *Too little evidence* - no rows, one class (however many rows), fewer than `n_min` positives, a single
+- *Too little evidence* - no rows, one class (however many rows), fewer than `n_min` positives, a single
   user, or resamples that mostly lack a class, all after pooling - says nothing against the candidate: that
   task has no vote. When no primary task has one, the model is **carried**.
 
