@@ -1,0 +1,144 @@
+"""Examples: the features of each impression as they were known strictly before its `request_ts`.
+
+Three kinds of features, three joins, none of which can lose or double a row:
+
+- statistics: Feast's point-in-time join on the published table version (`features.store.historical`), once for users, once for ads;
+- attributes: known before the day of the request starts. A row counts from the first day that begins after its arrival day, its stamp and
+  its availability; per (id, day) the newest one is found once, and impressions join it by equality. What is learned of an id during a day
+  is therefore first used on the next one, as the online store has it, which is filled at the end of a day;
+- what the request itself says: context, surface, local hour and weekday (Monday = 0).
+
+An impression without a user keeps its place, with the user's features null. Sequences are not part of an example: the reader slices
+them from `user_history`.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from features.days import day_bounds, day_range, shift
+from features.instants import local_day, wall_clock
+from features.schema_of import SURFACE_ID, ad_statistics, categorical_columns, user_statistics
+from features.store.historical import join_as_of
+from features.store.repo import feature_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from features.tables import Tables
+    from features.worlds.schema import World
+
+HEAD = ("impression_id", "request_id", "user_id", "ad_id", "surface", "request_ts", "keep_rate")
+
+
+def examples(spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables") -> "DataFrame":
+    """Rows of `examples` for the given days: one for each impression.
+
+    Reads the days' impressions, statistics of the days before as far back as their ttl, attributes of all days before.
+
+    Raises:
+        GateClosed: something that it reads is not readable.
+        StoreStale: the feature store was not applied.
+    """
+    impressions = tables.read("impressions", days)
+    with_stats = _with_statistics(spark, world, days, tables, impressions)
+    users = _attributes(world, days, tables, "users", "user_id", impressions)
+    ads = _attributes(world, days, tables, "ads", "ad_id", impressions)
+    return assembled(with_stats, users, ads, world)
+
+
+def assembled(impressions: "DataFrame", users: "DataFrame", ads: "DataFrame", world: "World") -> "DataFrame":
+    """Put the columns of examples together.
+
+    Args:
+        impressions: rows of `impressions` with the statistics' columns added.
+        users: attributes by (user_id, ds), at most one row each.
+        ads: attributes by (ad_id, ds), at most one row each.
+        world: names the features.
+
+    Returns:
+        The columns of `HEAD`, one BIGINT a categorical feature, one DOUBLE a statistic, ds.
+    """
+    joined = impressions.join(users, ["user_id", "ds"], "left").join(ads, ["ad_id", "ds"], "left")
+    local = wall_clock(F.col("request_ts"), world.timezone)
+    derived: dict[str, Column] = {
+        SURFACE_ID: F.xxhash64("surface"),
+        "hour": F.hour(local).cast("bigint"),
+        "weekday": F.weekday(local).cast("bigint"),
+    }
+    names = [name for name in categorical_columns(world).values() if name not in HEAD]
+    categorical = [derived.get(name, F.col(name)).cast("bigint").alias(name) for name in names]
+    dense = [F.col(feature.name) for feature in (*user_statistics(world), *ad_statistics(world))]
+    return joined.select(*HEAD, *categorical, *dense, "ds")
+
+
+def _with_statistics(
+    spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables", impressions: "DataFrame"
+) -> "DataFrame":
+    home = tables.home
+    references = [f"user_stats:{feature.name}" for feature in user_statistics(world)]
+    references += [f"ad_stats:{feature.name}" for feature in ad_statistics(world)]
+    needed = statistics_days(world, days)
+    if not needed:
+        # the world's first day: nothing was published before it
+        nothing = [F.lit(None).cast("double").alias(reference.split(":")[1]) for reference in references]
+        return impressions.select("*", *nothing)
+    for table in ("user_stats", "ad_stats"):
+        tables.require(table, needed)
+    feature_store(world, home)
+    bounds = day_bounds(min(days), world.timezone)[0], day_bounds(max(days), world.timezone)[1]
+    entities = impressions.select(
+        "impression_id", "user_id", "ad_id", F.col("request_ts").alias("event_timestamp")
+    )
+    joined = join_as_of(spark, world, home, tables, entities, bounds, references)
+    return impressions.join(joined.drop("user_id", "ad_id", "event_timestamp"), "impression_id", "left")
+
+
+def statistics_days(world: "World", days: Sequence[str]) -> list[str]:
+    """Days whose statistics the requests of the given days can see: those before, as far back as the ttl, within the world."""
+    back = world.stats_ttl.days + 1
+    needed = {day for ds in days for day in day_range(shift(ds, -back), shift(ds, -1))}
+    return sorted(day for day in needed if day >= world.first_day)
+
+
+def _attributes(
+    world: "World", days: Sequence[str], tables: "Tables", table: str, key: str, impressions: "DataFrame"
+) -> "DataFrame":
+    attributes = world.users.attributes if table == "users" else world.ads.attributes
+    pairs = impressions.select(key, "ds").where(F.col(key).isNotNull()).distinct()
+    last = shift(max(days), -1)
+    if not attributes or last < world.first_day:
+        return pairs.select("*", *(F.lit(None).cast("bigint").alias(name) for name in attributes))
+    return attributes_by_day(tables.read_through(table, last), pairs, key, attributes, world.timezone)
+
+
+def attributes_by_day(
+    rows: "DataFrame", pairs: "DataFrame", key: str, attributes: Sequence[str], timezone: str
+) -> "DataFrame":
+    """Newest attributes of each (id, day) among the rows known before the day starts.
+
+    Args:
+        rows: rows of `users` or `ads`.
+        pairs: distinct (key, ds) that are asked for.
+        key: `user_id` or `ad_id`.
+        attributes: columns.
+        timezone: of the days.
+
+    Returns:
+        key, ds and the attributes; pairs about which nothing is known are absent.
+    """
+    learned = F.greatest(
+        F.col("ds"), local_day(F.col("event_timestamp"), timezone), local_day(F.col("available_ts"), timezone)
+    )
+    known = rows.select(key, learned.alias("learned"), "event_timestamp", "available_ts", *attributes)
+    newest = Window.partitionBy(key, "ds").orderBy(
+        F.desc("event_timestamp"), F.desc("available_ts"), F.desc("learned"), *attributes
+    )
+    joined = pairs.join(known, key).where("learned < ds")
+    return (
+        joined.withColumn("_place", F.row_number().over(newest))
+        .where("_place = 1")
+        .select(key, "ds", *attributes)
+    )

@@ -1,0 +1,92 @@
+"""From a world to the feature schema: the one place that says which inputs a world's models have, and under which names.
+
+Free of Spark, so that a server can import it. The statistics' column names are declared here too: `features.stats` computes
+exactly these, the feature store declares exactly these, and the schema lists exactly these.
+"""
+
+from features.transform.schema import (
+    Categorical,
+    Dense,
+    DenseKind,
+    FeatureSchema,
+    History,
+    HistoryField,
+    TaskSpec,
+)
+from features.worlds.schema import World
+
+SURFACE_ID = "surface_id"
+"""Column of the categorical feature `surface` in `examples`: `surface` itself holds the name."""
+
+USER_MEASURES: tuple[tuple[str, DenseKind], ...] = (
+    ("events", "count"),
+    ("requests", "count"),
+    ("value", "value"),
+)
+AD_MEASURES: tuple[tuple[str, DenseKind], ...] = (
+    ("events", "count"),
+    ("requests", "count"),
+    ("users", "count"),
+    ("share", "ratio"),
+)
+AGES = ("days_since_last", "span_days")
+
+
+def user_statistics(world: World) -> tuple[Dense, ...]:
+    """Columns of `user_stats`, in order."""
+    return _statistics("user", USER_MEASURES, world)
+
+
+def ad_statistics(world: World) -> tuple[Dense, ...]:
+    """Columns of `ad_stats`, in order."""
+    return _statistics("ad", AD_MEASURES, world)
+
+
+def _statistics(prefix: str, measures: tuple[tuple[str, DenseKind], ...], world: World) -> tuple[Dense, ...]:
+    windowed = [
+        Dense(f"{prefix}_{measure}_{days}d", kind)
+        for measure, kind in measures
+        for days in world.statistics.windows
+    ]
+    return (*windowed, *(Dense(f"{prefix}_{age}", "age") for age in AGES))
+
+
+def categorical_columns(world: World) -> dict[str, str]:
+    """Categorical feature of the world file -> its column in `examples`; they differ for `surface` only."""
+    return {
+        feature.name: SURFACE_ID if feature.name == "surface" else feature.name
+        for feature in world.categorical
+    }
+
+
+def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
+    """The feature schema of a world.
+
+    User id, user attributes, hour and weekday belong to the request; everything else, context columns included, may differ
+    between the candidates of one request and is treated as theirs.
+
+    Args:
+        world: the world.
+        history_length: events of the sequence that the reader cuts for a model.
+    """
+    shared = {"user_id", "hour", "weekday", *world.users.attributes}
+    columns = categorical_columns(world)
+    categorical = tuple(
+        Categorical(
+            columns[feature.name], feature.table, "request" if feature.name in shared else "candidate"
+        )
+        for feature in world.categorical
+    )
+    fields = tuple(
+        HistoryField(field.name, field.table, columns[field.candidate] if field.candidate else None)
+        for field in world.history.fields
+    )
+    return FeatureSchema(
+        categorical=categorical,
+        dense=(*user_statistics(world), *ad_statistics(world)),
+        history=History(fields=fields, length=history_length),
+        tables=dict(world.tables),
+        surfaces=world.surface_names,
+        event_types=world.event_types,
+        tasks=tuple(TaskSpec(task.name, task.primary, task.parent, task.surfaces) for task in world.tasks),
+    )

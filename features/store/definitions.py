@@ -1,0 +1,178 @@
+"""Declarations: entities, feature views and feature services of a world. Nothing is read or written here.
+
+One entity a view: on Spark, Feast joins a view of two entities on their concatenated keys without a separator. No view names a date
+partition column: Feast would compare the local day `ds` with UTC dates and lose rows near midnight; Delta's own file statistics on
+`event_timestamp`, which every join filters on, skip the other days' files instead.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from features.history import array_columns
+from features.schema_of import ad_statistics, user_statistics
+from features.store.quiet import quiet
+from features.worlds.schema import World
+
+if TYPE_CHECKING:
+    from feast import Entity, FeatureService, FeatureView, Field
+
+LAYOUT = 1
+"""Raise it when `definitions` builds other Feast objects from the same view specs."""
+
+OWNER = "gemline"
+FOREVER = timedelta(0)
+SERVICE = "gem_v1"
+ONLINE_SERVICE = "gem_v1_online"
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """What one feature view is, before Feast sees it.
+
+    Attributes:
+        name: of the view.
+        table: Delta table behind it.
+        key: join key, `user_id` or `ad_id`.
+        features: columns of the table, in order.
+        kind: `double`, `bigint` or `array`.
+        ttl: life of a row; zero means that the newest row holds until a newer one.
+        lag: available this long after its stamp.
+        dense: a row for every id on every day, so the newest day holds everything.
+        description: for people.
+    """
+
+    name: str
+    table: str
+    key: str
+    features: tuple[str, ...]
+    kind: str
+    ttl: timedelta
+    lag: timedelta
+    dense: bool
+    description: str
+
+
+def view_specs(world: World) -> dict[str, ViewSpec]:
+    """All views of a world by name; entities without attributes have no attribute view."""
+    life, lag = world.stats_ttl, world.statistics.lag
+    arrays = array_columns(world)
+    user_columns = tuple(feature.name for feature in user_statistics(world))
+    ad_columns = tuple(feature.name for feature in ad_statistics(world))
+    specs = [
+        ViewSpec(
+            "user_stats", "user_stats", "user_id", user_columns, "double", life, lag, True,
+            "Rolling counts and sums over a user's events up to the end of a day.",
+        ),
+        ViewSpec(
+            "ad_stats", "ad_stats", "ad_id", ad_columns, "double", life, lag, True,
+            "Rolling counts, distinct users and shares of an ad's events up to the end of a day.",
+        ),
+        ViewSpec(
+            "user_attributes", "users", "user_id", world.users.attributes, "bigint", FOREVER, FOREVER, False,
+            "Attributes of a user as known from an instant on; strings are hashed.",
+        ),
+        ViewSpec(
+            "ad_attributes", "ads", "ad_id", world.ads.attributes, "bigint", FOREVER, FOREVER, False,
+            "Attributes of an ad as known from an instant on; strings are hashed.",
+        ),
+        ViewSpec(
+            "user_recent", "user_recent", "user_id", arrays, "array", FOREVER, FOREVER, False,
+            f"A user's last {world.history.recent_length} events as of the end of a day, as sorted arrays.",
+        ),
+    ]  # fmt: skip
+    return {spec.name: spec for spec in specs if spec.features}
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Feast objects of a world."""
+
+    entities: "dict[str, Entity]"
+    views: "dict[str, FeatureView]"
+    services: "dict[str, FeatureService]"
+
+    def all(self) -> list[object]:
+        """Everything that `apply` takes."""
+        return [*self.entities.values(), *self.views.values(), *self.services.values()]
+
+
+def digest(world: World, tables_folder: Path) -> str:
+    """Hash of everything that `definitions` declares; the same for the same world in the same folder, with or without Feast."""
+    parts = {
+        "layout": LAYOUT,
+        "world": [world.name, world.synthetic, world.users.description, world.ads.description],
+        "tables": str(tables_folder),
+        "views": [repr(spec) for spec in view_specs(world).values()],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def definitions(world: World, tables_folder: Path, versions: Mapping[str, int] | None = None) -> Definitions:
+    """Declare a world's feature store.
+
+    Args:
+        world: names attributes, statistics and history.
+        tables_folder: where the Delta tables are.
+        versions: table -> version to read; tables that are not named are read at their newest version.
+    """
+    from feast import Entity, FeatureService, FeatureView, Field, ValueType
+    from feast.infra.offline_stores.contrib.spark_offline_store.spark_source import SparkSource
+    from feast.table_format import DeltaFormat
+
+    tags = {"world": world.name, "synthetic": str(world.synthetic).lower()}
+    # an actor of the log; ids are exact 64-bit integers, strings come hashed
+    entities = {
+        "user_id": Entity(
+            name="user", join_keys=["user_id"], value_type=ValueType.INT64, owner=OWNER, tags=tags,
+            description=world.users.description or "who sees ads",
+        ),
+        "ad_id": Entity(
+            name="ad", join_keys=["ad_id"], value_type=ValueType.INT64, owner=OWNER, tags=tags,
+            description=world.ads.description or "what is shown",
+        ),
+    }  # fmt: skip
+    views = {}
+    for spec in view_specs(world).values():
+        version = (versions or {}).get(spec.table)
+        pinned = {} if version is None else {"versionAsOf": str(version)}
+        with quiet():
+            source = SparkSource(
+                name=f"{spec.name}_source",
+                path=str(tables_folder / spec.table),
+                table_format=DeltaFormat(properties=pinned),
+                timestamp_field="event_timestamp",
+                created_timestamp_column="available_ts",
+                description=f"Delta table {spec.table}; available_ts is logical, not the time of writing",
+                owner=OWNER,
+                tags=tags,
+            )
+        fields: list[Field] = [Field(name=spec.key, dtype=_type("bigint"))]
+        fields += [Field(name=name, dtype=_type(spec.kind)) for name in spec.features]
+        views[spec.name] = FeatureView(
+            name=spec.name, entities=[entities[spec.key]], ttl=spec.ttl, schema=fields, source=source, online=True,
+            description=spec.description, owner=OWNER, tags={**tags, "table": spec.table},
+        )  # fmt: skip
+    scalars = [view for name, view in views.items() if name != "user_recent"]
+    services = {
+        # what an example is joined with
+        SERVICE: FeatureService(
+            name=SERVICE, features=scalars, owner=OWNER, tags=tags, description="Statistics and attributes: an example's features."
+        ),
+        # what a request is answered with; examples carry no sequence, the reader slices it from user_history
+        ONLINE_SERVICE: FeatureService(
+            name=ONLINE_SERVICE, features=list(views.values()), owner=OWNER, tags=tags,
+            description="Statistics, attributes and the short history: what a request is scored with.",
+        ),
+    }  # fmt: skip
+    return Definitions(entities, views, services)
+
+
+def _type(kind: str) -> object:
+    from feast.types import Array, Float64, Int64
+
+    return {"double": Float64, "bigint": Int64, "array": Array(Int64)}[kind]

@@ -1,0 +1,138 @@
+"""Point-in-time retrieval through Feast, made strict and safe.
+
+Feast joins inclusively, so an entity is asked for as of one microsecond before its instant: a value stamped at the request, or
+available from it on, is not seen. `filter_by_created_timestamp` is always on: without it a later correction would change the past.
+Sources are the table versions that the ledger names. A row lives while its age is at most ttl + 1 microsecond.
+"""
+
+import shutil
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from features.errors import GemlineError
+from features.instants import instant, later
+from features.store.definitions import SERVICE, view_specs
+from features.store.quiet import clean_session, quiet
+from features.store.repo import feature_store, pinned_store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    from features.home import Home
+    from features.tables import Tables
+    from features.worlds.schema import World
+
+JUST_BEFORE = timedelta(microseconds=-1)
+MARGIN = timedelta(days=2)
+STAMP = "event_timestamp"
+GUARD = "_guard"
+
+
+def historical_features(
+    spark: "SparkSession",
+    world: "World",
+    home: "Home",
+    tables: "Tables",
+    entities: "DataFrame | pd.DataFrame",
+    features: str | Sequence[str] = SERVICE,
+) -> "DataFrame":
+    """Features of each row as they were known strictly before its instant.
+
+    Args:
+        spark: the session.
+        world: whose store.
+        home: where it is.
+        tables: names the pinned versions.
+        entities: columns `user_id` and/or `ad_id` (BIGINT, may be null), `event_timestamp`, and any others, which are carried along.
+            From pandas, naive stamps mean UTC.
+        features: name of a feature service, or references `view:feature`.
+
+    Returns:
+        One row for each input row, with the features added; what is unknown, expired or without an id is null.
+
+    Raises:
+        StoreStale: the store was not applied.
+        GemlineError: `event_timestamp` is absent or no timestamp.
+    """
+    frame = _as_frame(spark, entities)
+    edges = frame.agg(F.min(STAMP).alias("low"), F.max(STAMP).alias("high"))
+    bounds = edges.select(F.unix_micros("low").alias("low"), F.unix_micros("high").alias("high")).first()
+    feature_store(world, home)
+    if bounds is None or bounds["low"] is None:
+        return _without_rows(frame, world, features)
+    guards = [F.timestamp_micros(F.lit(edge)) for edge in (bounds["low"], bounds["high"])]
+    return _retrieve(
+        spark, world, home, tables, frame, (later(guards[0], -MARGIN), later(guards[1], MARGIN)), features
+    )
+
+
+def join_as_of(
+    spark: "SparkSession",
+    world: "World",
+    home: "Home",
+    tables: "Tables",
+    entities: "DataFrame",
+    bounds: tuple[datetime, datetime],
+    features: Sequence[str],
+) -> "DataFrame":
+    """`historical_features` for a frame whose stamps are known to lie within `bounds`, which saves a pass over it."""
+    edges = (instant(bounds[0] - MARGIN), instant(bounds[1] + MARGIN))
+    return _retrieve(spark, world, home, tables, entities, edges, features)
+
+
+def _retrieve(spark, world, home, tables, frame, edges, features) -> "DataFrame":  # type: ignore[no-untyped-def]
+    asked = frame.withColumn(STAMP, later(F.col(STAMP), JUST_BEFORE)).withColumn(GUARD, F.lit(False))
+    # Feast takes the range of stamps from the frame, but reads it as the machine's local time and then as UTC, which cuts hours of
+    # features off at an edge. Two rows without ids, days outside the range, keep that from mattering.
+    for edge in edges:
+        guard = spark.range(1).select(edge.alias(STAMP), F.lit(True).alias(GUARD))
+        asked = asked.unionByName(guard, allowMissingColumns=True)
+    store, declared, folder = pinned_store(world, home, tables)
+    try:
+        with clean_session(spark), quiet():
+            job = store.get_historical_features(
+                entity_df=asked,
+                features=declared.services[features] if isinstance(features, str) else list(features),
+                filter_by_created_timestamp=True,
+            )
+            joined = job.to_spark_df()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    kept = joined.where(~F.col(GUARD)).drop(GUARD)
+    return kept.withColumn(STAMP, later(F.col(STAMP), -JUST_BEFORE))
+
+
+def _as_frame(spark: "SparkSession", entities: "DataFrame | pd.DataFrame") -> "DataFrame":
+    import pandas as pd
+
+    if isinstance(entities, pd.DataFrame):
+        if STAMP not in entities or not pd.api.types.is_datetime64_any_dtype(entities[STAMP]):
+            raise GemlineError(
+                f"entities: column '{STAMP}' must hold timestamps (naive ones mean UTC), not dates or text"
+            )
+        stamps = pd.to_datetime(entities[STAMP], utc=True)
+        numbers = (stamps - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(microseconds=1)
+        frame = spark.createDataFrame(entities.assign(**{STAMP: numbers.astype("int64")}))
+        return frame.withColumn(STAMP, F.timestamp_micros(STAMP))
+    if dict(entities.dtypes).get(STAMP) != "timestamp":
+        raise GemlineError(f"entities: column '{STAMP}' must be a TIMESTAMP")
+    return entities
+
+
+def _without_rows(frame: "DataFrame", world: "World", features: str | Sequence[str]) -> "DataFrame":
+    specs = view_specs(world)
+    if isinstance(features, str):
+        wanted = [
+            (spec, name)
+            for spec in specs.values()
+            for name in spec.features
+            if spec.kind != "array" or features != SERVICE
+        ]
+    else:
+        wanted = [(specs[ref.split(":")[0]], ref.split(":")[1]) for ref in features]
+    types = {"double": "double", "bigint": "bigint", "array": "array<bigint>"}
+    return frame.select("*", *(F.lit(None).cast(types[spec.kind]).alias(name) for spec, name in wanted))
