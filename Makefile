@@ -28,14 +28,15 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # Dagster's notices that a command has a newer name, or an argument is in preview
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: help setup check-machine home demo test lint types contracts unit assets distributed services dev bench lock clean
+.PHONY: help setup check-machine home demo test lint types contracts lanes unit assets distributed services browser gpu dev bench lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-22s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## the environment in .venv from the pinned list (REQUIREMENTS=requirements/gpu.txt with a GPU)
 
-$(STAMP): requirements/cpu.txt requirements/gpu.txt pyproject.toml features/jars.py | check-machine
+$(STAMP): requirements/cpu.txt requirements/gpu.txt pyproject.toml features/jars.py
+	@$(MAKE) --no-print-directory check-machine
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(BIN)/uv pip sync --python $(BIN)/python $(if $(TORCH_BACKEND),--torch-backend $(TORCH_BACKEND)) $(REQUIREMENTS)
@@ -57,7 +58,7 @@ home: setup ## GEMLINE_HOME with a Dagster instance in it
 demo: home ## the graph on real data, ending with metrics (WORLD=tiny for the short form)
 	@$(BIN)/gemline demo --world $(WORLD)
 
-test: lint types contracts unit assets distributed services ## everything that must be green before a commit
+test: lint types contracts lanes ## everything that must be green before a commit
 
 lint: setup ## style
 	$(BIN)/ruff check .
@@ -69,17 +70,12 @@ types: setup ## static types
 contracts: setup ## who may import whom
 	$(BIN)/lint-imports
 
-unit: setup ## fast tests
-	$(BIN)/pytest -m unit
+# one process: Spark's JVM and the built root of `tiny` are made once
+lanes: setup ## all test lanes of a machine without GPU; absent services are skipped in sight
+	$(BIN)/pytest -m "not gpu" -rs
 
-assets: setup ## Spark and Dagster on the world tiny
-	$(BIN)/pytest -m assets
-
-distributed: setup ## several processes with gloo
-	$(BIN)/pytest -m distributed
-
-services: setup ## Redis and PostgreSQL, skipped in sight when absent
-	$(BIN)/pytest -m services -rs
+unit assets distributed services browser gpu: setup ## one lane of tests
+	$(BIN)/pytest -m $@ -rs
 
 dev: home ## Dagster UI on 127.0.0.1:PORT
 	@$(BIN)/python -m orchestration.doctor port java jars packages dagster_home

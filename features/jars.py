@@ -1,7 +1,7 @@
 """The jars of Delta for Spark: fetched once by `make setup`, then read from the environment's own folder.
 
-Spark's resolver can bring them at every session start, which costs seconds and needs a network each time; a folder
-of plain files needs neither. Only the `io.delta` jars are kept: all else that they ask for is in Spark itself.
+Spark's resolver can bring them at every session start, which costs seconds and needs a network each time; a
+folder of plain files needs neither. Only the `io.delta` jars are kept: all else they ask for is in Spark.
 
 `python -m features.jars` fetches them.
 """
@@ -78,9 +78,12 @@ def fetch(target: Path) -> list[Path]:
         if ended.returncode or not found:
             last = (ended.stderr.strip().splitlines() or ["no output"])[-1]
             raise GemlineError(
-                f"the Delta jars ({PACKAGE}) could not be fetched; check the network, then `make setup`: {last}"
+                f"the Delta jars {PACKAGE} could not be fetched; check the network, then `make setup`: {last}"
             )
         target.mkdir(parents=True, exist_ok=True)
+        for stale in target.glob(KEPT):
+            # two versions of Delta in one session fail in strange ways
+            stale.unlink()
         return [_place(path, target) for path in found]
 
 
