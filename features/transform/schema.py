@@ -176,7 +176,7 @@ class FeatureSchema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` reads them back."""
-        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(asdict(self)))
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, so equal schemas give equal text."""

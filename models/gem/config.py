@@ -79,7 +79,7 @@ class GemConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` reads them back."""
-        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(asdict(self)))
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, so equal configs give equal text."""

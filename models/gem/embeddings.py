@@ -1,0 +1,89 @@
+"""GEM's embedding tables: one TorchRec EmbeddingCollection, asked and answered by feature name.
+
+`Embeddings.collection` is the submodule that training may replace by a sharded one. All rows start at zero,
+so a row that was never trained is the same whatever the seed: zero is the defined default. Its token is not
+zero, because the model adds a learned vector per feature, and that is what lets gradients reach a zero row
+through products.
+"""
+
+import torch
+from torch import Tensor, nn
+from torchrec.distributed.types import LazyAwaitable
+from torchrec.modules.embedding_configs import EmbeddingConfig
+from torchrec.modules.embedding_modules import EmbeddingCollection
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+from models.gem.interfaces import Inputs, Schema
+
+HISTORY_PREFIX = "history."
+
+
+def history_key(field: str) -> str:
+    """Feature name of a history field in the collection."""
+    return HISTORY_PREFIX + field
+
+
+def table_configs(schema: Schema, dim: int) -> list[EmbeddingConfig]:
+    """One zero-initialised table per entry of `schema.tables` that a feature looks up."""
+    features: dict[str, list[str]] = {}
+    for feature in schema.categorical:
+        features.setdefault(feature.table, []).append(feature.name)
+    for field in schema.history.fields:
+        features.setdefault(field.table, []).append(history_key(field.name))
+    return [
+        EmbeddingConfig(
+            name=table,
+            embedding_dim=dim,
+            num_embeddings=rows,
+            feature_names=features[table],
+            init_fn=nn.init.zeros_,
+        )
+        for table, rows in schema.tables.items()
+        if table in features
+    ]
+
+
+class Embeddings(nn.Module):
+    """Rows to vectors.
+
+    Args:
+        schema: features, history fields and tables.
+        dim: d.
+        device: where tables live; `meta` when they will be sharded.
+    """
+
+    def __init__(self, schema: Schema, dim: int, device: torch.device | str | None = None) -> None:
+        super().__init__()
+        self.names = [feature.name for feature in schema.categorical]
+        self.fields = [field.name for field in schema.history.fields]
+        self.tables = {feature.name: feature.table for feature in schema.categorical}
+        self.tables |= {history_key(field.name): field.table for field in schema.history.fields}
+        where = torch.device(device) if device is not None else None
+        self.collection = EmbeddingCollection(tables=table_configs(schema, dim), device=where)
+
+    def keyed(self, batch: Inputs) -> KeyedJaggedTensor:
+        """All ids as one KeyedJaggedTensor of stride B.
+
+        Categorical features have one id per example. A history field's R <= B sequences take the first R
+        places.
+        """
+        rows = len(batch.surface)
+        ones = batch.history_lengths.new_ones(rows)
+        padding = batch.history_lengths.new_zeros(rows - len(batch.history_lengths))
+        lengths = torch.cat([batch.history_lengths, padding])
+        return KeyedJaggedTensor.from_lengths_sync(
+            keys=[*self.names, *map(history_key, self.fields)],
+            values=torch.cat(
+                [batch.categorical[name] for name in self.names]
+                + [batch.history[name] for name in self.fields]
+            ),
+            lengths=torch.cat([ones] * len(self.names) + [lengths] * len(self.fields)),
+        )
+
+    def forward(self, batch: Inputs) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Vectors by name: categorical features [B, d] each, history fields [L, d] each."""
+        found = self.collection(self.keyed(batch))
+        if isinstance(found, LazyAwaitable):
+            found = found.wait()
+        categorical = {name: found[name].values() for name in self.names}
+        return categorical, {name: found[history_key(name)].values() for name in self.fields}

@@ -1,0 +1,98 @@
+"""What GEM asks of a schema and of a batch, so that models do not import the feature packages.
+
+`features.transform.schema.FeatureSchema` and `features.transform.batch.Batch` fit; their docstrings hold the
+shapes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+
+class TableInput(Protocol):
+    """A categorical feature: a name and the table that it looks up."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def table(self) -> str: ...  # noqa: D102
+    @property
+    def side(self) -> str: ...  # noqa: D102
+
+
+class SequenceInput(Protocol):
+    """A history field: a name, its table and the categorical feature it is matched against."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def table(self) -> str: ...  # noqa: D102
+    @property
+    def candidate(self) -> str | None: ...  # noqa: D102
+
+
+class SequenceInputs(Protocol):
+    """The behaviour sequence."""
+
+    @property
+    def fields(self) -> Sequence[SequenceInput]: ...  # noqa: D102
+
+
+class Task(Protocol):
+    """Something to predict."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def primary(self) -> bool: ...  # noqa: D102
+
+
+class Schema(Protocol):
+    """Which inputs and outputs there are."""
+
+    @property
+    def categorical(self) -> Sequence[TableInput]: ...  # noqa: D102
+    @property
+    def history(self) -> SequenceInputs: ...  # noqa: D102
+    @property
+    def tables(self) -> Mapping[str, int]: ...  # noqa: D102
+    @property
+    def surfaces(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def event_types(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def tasks(self) -> Sequence[Task]: ...  # noqa: D102
+    @property
+    def dense_width(self) -> int: ...  # noqa: D102
+
+
+class Inputs(Protocol):
+    """A batch as the forward pass needs it: B examples that see R histories of L events in all."""
+
+    @property
+    def categorical(self) -> Mapping[str, Tensor]: ...  # noqa: D102
+    @property
+    def dense(self) -> Tensor: ...  # noqa: D102
+    @property
+    def history_lengths(self) -> Tensor: ...  # noqa: D102
+    @property
+    def history(self) -> Mapping[str, Tensor]: ...  # noqa: D102
+    @property
+    def history_age(self) -> Tensor: ...  # noqa: D102
+    @property
+    def history_type(self) -> Tensor: ...  # noqa: D102
+    @property
+    def history_span(self) -> Tensor: ...  # noqa: D102
+    @property
+    def rows_of_history(self) -> Tensor: ...  # noqa: D102
+    @property
+    def surface(self) -> Tensor: ...  # noqa: D102
+    @property
+    def keep_rate(self) -> Tensor: ...  # noqa: D102
+    @property
+    def label(self) -> Tensor: ...  # noqa: D102
+    @property
+    def mask(self) -> Tensor: ...  # noqa: D102
+    @property
+    def weight(self) -> Tensor: ...  # noqa: D102
