@@ -78,7 +78,7 @@ def labels_of(log: Log, days: Sequence[str]) -> "DataFrame":
     Returns:
         ds, impression_id, task, label (0 or 1), weight, label_ds.
     """
-    primary = _primary_positives(log)
+    primary = primary_positives(log)
     parts = [_task_labels(log, task, days) for task in log.world.tasks]
     pairs = reduce(lambda left, right: left.unionByName(right), parts)
     joined = pairs.join(primary, ["impression_id"], "left")
@@ -266,7 +266,7 @@ def _without_rivals(log: Log, task: Task, claims: "DataFrame") -> "DataFrame":
     return claims.join(lost, ["impression_id", *keys], "left_anti")
 
 
-def _primary_positives(log: Log) -> "DataFrame":
+def primary_positives(log: Log) -> "DataFrame":
     """impression_id, primary_known: first day on which a primary task's label of it was known to be 1."""
     parts = []
     for task in log.world.primary_tasks:
