@@ -5,6 +5,7 @@ Environment: `GEMLINE_SPARK_MASTER` (default `local[*]`), `GEMLINE_SPARK_DRIVER_
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,8 @@ def session() -> "SparkSession":
     if active is not None:
         return active
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # workers run this very interpreter, not the first python3 of PATH
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("gemline").master(os.environ.get("GEMLINE_SPARK_MASTER", "local[*]"))
     for key, value in spark_conf().items():
         builder = builder.config(key, value)

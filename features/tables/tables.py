@@ -250,10 +250,10 @@ class Tables:
 
     def recover(self, table: str) -> list[Gate]:
         """Add ledger rows that a crash between a commit and its ledger rows left out; the lock is held."""
-        if not self._exists(table):
-            return []
         known = self.version(table)
-        missing = [] if self._latest(table) <= known else self._noted_since(table, known)
+        if not self._exists(table) or self._latest(table) <= known:
+            return []
+        missing = self._noted_since(table, known)
         self.ledger.append(missing)
         return missing
 

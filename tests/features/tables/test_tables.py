@@ -142,14 +142,14 @@ def test_a_task_that_fails_once_and_is_retried_loses_and_doubles_nothing(tables:
     marker = tmp_path / "raised"
     spark = tables.spark.newSession()
 
-    def once(batches):  # noqa: ANN001, ANN202
+    def once(batches):  # noqa: ANN001, ANN202 - runs in a Spark worker
         if not marker.exists():
             marker.write_text("x")
             raise RuntimeError("first attempt")
         yield from batches
 
     frame = impressions(spark, DAY, 1000)
-    flaky = frame.mapInPandas(once, frame.schema)
+    flaky = frame.mapInArrow(once, frame.schema)
     if "local[" in spark.sparkContext.master and "," not in spark.sparkContext.master:
         with pytest.raises(Exception, match="first attempt"):
             tables.publish("impressions", flaky, [DAY])
