@@ -1,7 +1,7 @@
-"""What an adapter is: a module of this package with `extract(spark, world, days)`, found by the name in the world file.
+"""What an adapter is: a module of this package with `extract(spark, world, days)`, named in the world file.
 
-An adapter is the only code that knows raw files. It returns canonical frames (`features.sources.canonical`) that hold the asked
-days and nothing else, lazily, and the same rows whichever days are asked together.
+An adapter is the only code that knows raw files. It returns canonical frames (`features.sources.canonical`)
+that hold the asked days and nothing else, lazily, and the same rows whichever days are asked together.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,10 @@ class Extracted:
     """What an adapter read.
 
     Attributes:
-        tables: `impressions`, `outcomes`, `events`, `users`, `ads`: canonical columns, rows of the asked days.
-        refused: rows kept out, as `REFUSED_SCHEMA` (row: the raw columns as JSON); None when the adapter refuses nothing.
+        tables: `impressions`, `outcomes`, `events`, `users`, `ads`: canonical columns, rows of the asked
+            days.
+        refused: rows kept out, as `REFUSED_SCHEMA` (row: the raw columns as JSON); None when the adapter
+            refuses nothing.
     """
 
     tables: dict[str, "DataFrame"]
@@ -67,7 +69,8 @@ def source(world: World) -> Source:
     known = adapter_names()
     if world.source.adapter not in known:
         raise WorldError(
-            f"world {world.name}: source.adapter '{world.source.adapter}' is not known; choose one of {', '.join(known)}"
+            f"world {world.name}: source.adapter '{world.source.adapter}' is not known; "
+            f"choose one of {', '.join(known)}"
         )
     return cast("Source", import_module(f"features.sources.{world.source.adapter}"))
 
@@ -96,5 +99,9 @@ def parse_options(model: type[OptionsT], world: World) -> OptionsT:
 
 def _sentence(fault: dict) -> str:
     where = ".".join(["source.options", *(str(step) for step in fault["loc"])])
-    what = "unknown key (a typo?)" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
+    what = (
+        "unknown key (a typo?)"
+        if fault["type"] == "extra_forbidden"
+        else fault["msg"].removeprefix("Value error, ")
+    )
     return f"{where}: {what}"

@@ -21,15 +21,31 @@ def columns_of(table: str, world: World) -> dict[str, str]:
 def _own_columns(table: str, world: World) -> dict[str, str]:
     ids = {"impression_id": "bigint", "request_id": "bigint", "user_id": "bigint", "ad_id": "bigint"}
     if table == "impressions":
-        plain = {"surface": "string", "position": "int", "request_ts": "timestamp", "keep_rate": "double", "value": "double"}
+        plain = {
+            "surface": "string",
+            "position": "int",
+            "request_ts": "timestamp",
+            "keep_rate": "double",
+            "value": "double",
+        }
         more = {"objective": "string", "format": "string", "window_end": "timestamp"}
         return ids | plain | more | dict.fromkeys(world.context_columns, "bigint")
     if table == "outcomes":
         keys = {"request_id": "bigint", "user_id": "bigint", "ad_id": "bigint"}
         return keys | {"event_type": "string", "event_ts": "timestamp", "value": "double"}
     if table == "events":
-        own = {"user_id": "bigint", "event_ts": "timestamp", "event_type": "string", "ad_id": "bigint", "surface": "string"}
-        return own | {"request_id": "bigint", "value": "double"} | dict.fromkeys(history_columns(world), "bigint")
+        own = {
+            "user_id": "bigint",
+            "event_ts": "timestamp",
+            "event_type": "string",
+            "ad_id": "bigint",
+            "surface": "string",
+        }
+        return (
+            own
+            | {"request_id": "bigint", "value": "double"}
+            | dict.fromkeys(history_columns(world), "bigint")
+        )
     if table in ("users", "ads"):
         entity = world.users if table == "users" else world.ads
         key = {f"{table[:-1]}_id": "bigint", "event_timestamp": "timestamp", "available_ts": "timestamp"}
@@ -54,4 +70,6 @@ def conform(frame: "DataFrame", table: str, world: World) -> "DataFrame":
 
 def empty(spark: "SparkSession", table: str, world: World) -> "DataFrame":
     """No rows, right columns."""
-    return spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in columns_of(table, world).items()))
+    return spark.createDataFrame(
+        [], ", ".join(f"{name} {kind}" for name, kind in columns_of(table, world).items())
+    )

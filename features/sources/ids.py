@@ -1,8 +1,8 @@
-"""From raw text to 64-bit ids: decided value by value, so the same text is the same id in every table, file format and day.
+"""From raw text to 64-bit ids, value by value: the same text is the same id in every table, format and day.
 
-Text that is a 64-bit integer in its plain decimal form (no plus, no leading zero, no point) is that integer, exactly; other text
-becomes its xxhash64 as Spark computes it; blank text is missing. A rule by column would be simpler to say, but one odd value in
-tomorrow's file would then change the ids of all days before.
+Text that is a 64-bit integer in its plain decimal form (no plus, no leading zero, no point) is that integer,
+exactly; other text becomes its xxhash64 as Spark computes it; blank text is missing. A rule by column would
+be simpler to say, but one odd value in tomorrow's file would then change the ids of all days before.
 """
 
 import re

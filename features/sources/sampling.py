@@ -1,9 +1,9 @@
 """The one keep decision: which negatives of a log are kept, and with what rate every row is stamped.
 
-A row's number in [0, 1) is a hash of its impression id and nothing else, so no label, order, day range or machine can move it. The row
-is kept when its number is below the rate w of its surface (a world gives one rate for all days), or when it has a primary positive.
-`keep_rate` is w on every row, positive or not: the loss undoes the sampling with it, and a row that says "I am here because I was
-positive" would leak the label.
+A row's number in [0, 1) is a hash of its impression id and nothing else, so no label, order, day range or
+machine can move it. The row is kept when its number is below the rate w of its surface (a world gives one
+rate for all days), or when it has a primary positive. `keep_rate` is w on every row, positive or not: the
+loss undoes the sampling with it, and a row that says "I am here because I was positive" would leak the label.
 """
 
 from typing import TYPE_CHECKING
@@ -43,7 +43,8 @@ def sample(frame: "DataFrame", world: World, positive: "Column") -> "DataFrame":
     """Kept rows, with `keep_rate`.
 
     Args:
-        frame: impressions with `impression_id` and `surface`; rows of surfaces that the world does not name are dropped.
+        frame: impressions with `impression_id` and `surface`; rows of surfaces that the world does not name
+            are dropped.
         world: gives the rates.
         positive: whether the row has a positive of a primary task.
     """

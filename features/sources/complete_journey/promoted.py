@@ -24,7 +24,7 @@ def requests(raw: Raw, days: Sequence[str]) -> "DataFrame":
 
 
 def promotions(raw: Raw, days: Sequence[str]) -> "DataFrame":
-    """Promotion rows of the weeks that the given days lie in, duplicates included: ad_id, store_id, week and the two codes."""
+    """Promotion rows of the given days' weeks, repeats included: ad_id, store_id, week, two codes."""
     weeks = sorted({week_of(ds) for ds in raw.open_days(days)})
     codes = {"product_id": "ad_id", "display_location": "display", "mailer_location": "mailer"}
     return raw.table("promotions").where(F.col("week").isin(weeks)).withColumnsRenamed(codes)
@@ -59,12 +59,14 @@ def impression_id() -> "Column":
 
 
 def _kept_pairs(raw: Raw, promoted: "DataFrame", baskets: "DataFrame") -> "DataFrame":
-    """Pairs below the largest rate of any surface: the surface's own rate follows once duplicate codes are merged.
+    """Pairs below the largest rate of any surface: its own rate follows once duplicate codes are merged.
 
     The join emits a pair only after its hash was taken, so what is dropped is never a row.
     """
     largest = max(entry.keep_rate for entry in raw.world.surfaces if entry.name in (MAILER, DISPLAY, BOTH))
-    paired = promoted.join(F.broadcast(baskets), ["store_id", "week"]).where(kept(impression_id(), F.lit(largest)))
+    paired = promoted.join(F.broadcast(baskets), ["store_id", "week"]).where(
+        kept(impression_id(), F.lit(largest))
+    )
     return _identified(paired, bought=False)
 
 
@@ -77,5 +79,10 @@ def _bought_pairs(raw: Raw, promoted: "DataFrame", days: Sequence[str]) -> "Data
 
 def _identified(pairs: "DataFrame", *, bought: bool) -> "DataFrame":
     return pairs.select(
-        impression_id().alias("impression_id"), "ad_id", *REQUEST, "display", "mailer", F.lit(bought).alias("bought")
+        impression_id().alias("impression_id"),
+        "ad_id",
+        *REQUEST,
+        "display",
+        "mailer",
+        F.lit(bought).alias("bought"),
     )

@@ -18,7 +18,7 @@ def purchase_outcomes(raw: Raw, days: Sequence[str]) -> "DataFrame":
 
 
 def events(raw: Raw, days: Sequence[str]) -> "DataFrame":
-    """Purchases by day of arrival, with what the catalogue says of the product; all earlier ones arrive on the first day."""
+    """Purchases by day of arrival, with the product's attributes; earlier ones arrive on the first day."""
     arrival = F.greatest(F.col("ds"), F.lit(raw.world.first_day))
     arrived = raw.purchases.withColumn("ds", arrival).where(F.col("ds").isin(list(days)))
     named = _named(arrived).withColumn("store", F.col("store_id"))
@@ -26,5 +26,11 @@ def events(raw: Raw, days: Sequence[str]) -> "DataFrame":
 
 
 def _named(purchases: "DataFrame") -> "DataFrame":
-    names = {"basket_id": "request_id", "household_id": "user_id", "product_id": "ad_id", "ts": "event_ts", "sales_value": "value"}
+    names = {
+        "basket_id": "request_id",
+        "household_id": "user_id",
+        "product_id": "ad_id",
+        "ts": "event_ts",
+        "sales_value": "value",
+    }
     return purchases.withColumnsRenamed(names).withColumn("event_type", F.lit("purchase"))

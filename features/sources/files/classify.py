@@ -1,0 +1,185 @@
+"""Which raw rows are good, what they mean, and by which rule the others are refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from features.days import day_bounds
+from features.instants import instant, local_day
+from features.sources.canonical import columns_of
+from features.sources.files.options import TIMES, Options
+from features.sources.files.values import number_of, time_of
+from features.sources.ids import filled, id64
+from features.worlds.schema import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TEXTS = ("surface", "event_type", "objective", "format")
+KEYS = {
+    "impressions": ("ad_id", "request_ts"),
+    "outcomes": ("ad_id", "event_ts"),
+    "events": ("user_id", "ad_id", "event_ts"),
+}
+CLOCKS = {"impressions": "request_ts", "outcomes": "event_ts", "events": "event_ts"}
+
+
+@dataclass(frozen=True)
+class Classified:
+    """Rows of one table, with `ds` (null without a readable time) and `_rule` (null: the row is good).
+
+    Attributes:
+        table: canonical table.
+        frame: the rows, with `_row` and `_source`.
+    """
+
+    table: str
+    frame: "DataFrame"
+
+    def good(self) -> "DataFrame":
+        """Rows that no rule refuses."""
+        return self.frame.where("_rule is null").drop("_rule", "_row", "_source")
+
+    def refused(self, days: Sequence[str]) -> "DataFrame":
+        """Rows refused on the given days, as `REFUSED_SCHEMA`."""
+        ds = F.coalesce(F.col("ds"), F.lit(max(days)))
+        bad = self.frame.where("_rule is not null").withColumn("ds", ds).where(F.col("ds").isin(list(days)))
+        return bad.select(
+            "ds",
+            F.lit(self.table).alias("table"),
+            F.col("_rule").alias("rule"),
+            F.col("_source").alias("source"),
+            F.col("_row").alias("row"),
+        )
+
+
+def classified(raw: "DataFrame", table: str, world: World, options: Options) -> Classified:
+    """Parse text columns and apply the rules.
+
+    Args:
+        raw: as `reading.read_text` gives it.
+        table: canonical table.
+        world: zone, surfaces, event types.
+        options: how times are written.
+    """
+    parsed = raw.select(
+        *_parsed(raw, table, world, options),
+        *_faults(raw, table, world, options),
+        "_row",
+        "_source",
+        "_broken",
+    )
+    if table == "impressions":
+        parsed = _with_keys(parsed, world)
+    elif table in ("users", "ads"):
+        parsed = _with_known_from(parsed, world)
+    parsed = parsed.withColumn("ds", _day(parsed, table, world)).withColumn(
+        "_rule", _rule(parsed, table, world)
+    )
+    if table in ("impressions", "users", "ads"):
+        parsed = _without_repeats(parsed, table)
+    return Classified(
+        table, parsed.drop("_broken", *(name for name in parsed.columns if name.startswith("_fault_")))
+    )
+
+
+def _kinds(table: str, world: World) -> dict[str, str]:
+    return columns_of(table, world) | dict.fromkeys(("arrival_ts", "known_from"), "timestamp")
+
+
+def _mapped(raw: "DataFrame") -> list[str]:
+    return [name for name in raw.columns if not name.startswith("_")]
+
+
+def _parsed(raw: "DataFrame", table: str, world: World, options: Options) -> list["Column"]:
+    kinds = _kinds(table, world)
+    return [_parse(name, kinds[name], world, options).alias(name) for name in _mapped(raw)]
+
+
+def _parse(name: str, kind: str, world: World, options: Options) -> "Column":
+    if kind == "timestamp":
+        return time_of(F.col(name), options, world.timezone)
+    if kind == "bigint":
+        return id64(F.col(name))
+    return filled(F.col(name)) if kind == "string" else number_of(F.col(name), kind)
+
+
+def _faults(raw: "DataFrame", table: str, world: World, options: Options) -> list["Column"]:
+    """For times and numbers: there was text, and it did not parse."""
+    kinds = _kinds(table, world)
+    return [
+        (filled(F.col(name)).isNotNull() & _parse(name, kinds[name], world, options).isNull()).alias(
+            f"_fault_{name}"
+        )
+        for name in _mapped(raw)
+        if kinds[name] not in ("bigint", "string")
+    ]
+
+
+def _with_keys(frame: "DataFrame", world: World) -> "DataFrame":
+    """Request and impression ids where the log has none."""
+    have = set(frame.columns)
+    missing = {"request_id": "bigint", "impression_id": "bigint", "user_id": "bigint", "position": "int"}
+    frame = frame.withColumns(
+        {name: F.lit(None).cast(kind) for name, kind in missing.items() if name not in have}
+        or {"ad_id": F.col("ad_id")}
+    )
+    if "surface" not in have:
+        frame = frame.withColumn("surface", F.lit(world.surface_names[0]))
+    request = F.coalesce("request_id", F.xxhash64("user_id", F.unix_micros("request_ts")))
+    frame = frame.withColumn("request_id", request)
+    own = F.xxhash64("request_id", "ad_id", "position")
+    return frame.withColumn("impression_id", F.coalesce("impression_id", own))
+
+
+def _with_known_from(frame: "DataFrame", world: World) -> "DataFrame":
+    """Attributes without a time are known from the world's first day on."""
+    start = instant(day_bounds(world.first_day, world.timezone)[0])
+    if "known_from" not in frame.columns:
+        frame = frame.withColumns({"known_from": start, "_fault_known_from": F.lit(False)})
+    known = F.when(~F.col("_fault_known_from"), F.coalesce(F.col("known_from"), start))
+    return frame.withColumns({"event_timestamp": known, "available_ts": known}).drop("known_from")
+
+
+def _day(frame: "DataFrame", table: str, world: World) -> "Column":
+    if table == "impressions":
+        return local_day(F.col("request_ts"), world.timezone)
+    moment = F.col("event_timestamp" if table in ("users", "ads") else "event_ts")
+    if "arrival_ts" in frame.columns:
+        # nothing arrives before it happens, whatever a clock says
+        arrived = F.greatest(moment, F.col("arrival_ts"))
+        moment = F.when(moment.isNotNull() & ~F.col("_fault_arrival_ts"), arrived)
+    return F.when(moment.isNotNull(), F.greatest(local_day(moment, world.timezone), F.lit(world.first_day)))
+
+
+def _rule(frame: "DataFrame", table: str, world: World) -> "Column":
+    """Name of the first rule that refuses a row."""
+    rules = [F.when(F.col("_broken"), F.lit("malformed line"))]
+    for name in frame.columns:
+        if name.startswith("_fault_"):
+            column = name.removeprefix("_fault_")
+            what = "time" if column in TIMES else "number"
+            rules.append(F.when(F.col(name), F.lit(f"{column} is no {what}")))
+    for key in KEYS.get(table, (f"{table[:-1]}_id",)):
+        rules.append(F.when(F.col(key).isNull(), F.lit(f"no {key}")))
+    domains = {"surface": world.surface_names, "event_type": world.event_types}
+    strict = {"impressions": ("surface",), "outcomes": ("event_type",), "events": ("event_type",)}
+    for name in strict.get(table, ()):
+        known = F.coalesce(F.col(name).isin(list(domains[name])), F.lit(False))
+        rules.append(F.when(~known, F.lit(f"unknown {name}")))
+    return F.coalesce(*rules)
+
+
+def _without_repeats(frame: "DataFrame", table: str) -> "DataFrame":
+    """Of rows with one key, the first by time (then by content) stays; the others are refused."""
+    key = ["impression_id"] if table == "impressions" else [f"{table[:-1]}_id", "event_timestamp"]
+    good = F.col("_rule").isNull()
+    order = Window.partitionBy(*key, good).orderBy(
+        *(["request_ts"] if table == "impressions" else []), "_row", "_source"
+    )
+    place = F.row_number().over(order)
+    repeated = F.when(good & (F.col("_place") > 1), F.lit(f"repeated {' and '.join(key)}"))
+    return frame.withColumn("_place", place).withColumn("_rule", F.coalesce("_rule", repeated)).drop("_place")
