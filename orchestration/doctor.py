@@ -235,14 +235,14 @@ def check_home(machine: Machine) -> Finding:
 
 def check_port(machine: Machine) -> Finding:
     """The port of the Dagster UI is free."""
-    if machine.can_listen(machine.port) and 0 < machine.port < 65536:
-        return Finding("port", True, f"port {machine.port} is free")
-    return Finding(
-        "port",
-        False,
-        f"port {machine.env.get('PORT') or PORT} on 127.0.0.1 is in use or no port",
-        f"end what holds it, or choose another: `make dev PORT={PORT + 1}`",
-    )
+    if not 0 < machine.port < 65536:
+        return Finding(
+            "port", False, f"PORT {machine.env['PORT']} is no port", f"give a number: `make dev PORT={PORT}`"
+        )
+    if not machine.can_listen(machine.port):
+        mend = f"end what holds it, or choose another: `make dev PORT={machine.port + 1}`"
+        return Finding("port", False, f"port {machine.port} on 127.0.0.1 is in use", mend)
+    return Finding("port", True, f"port {machine.port} is free")
 
 
 def check_disk(machine: Machine) -> Finding:

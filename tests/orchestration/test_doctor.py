@@ -162,7 +162,7 @@ def test_port_in_use_on_a_real_socket(machine: doctor.Machine) -> None:
 
 @pytest.mark.parametrize("text", ["0", "ui", "70000"])
 def test_a_port_that_is_none(machine: doctor.Machine, text: str) -> None:
-    assert f"port {text} " in sentence("port", replace(machine, env={"PORT": text}))
+    assert f"PORT {text} is no port" in sentence("port", replace(machine, env={"PORT": text}))
 
 
 def test_disk_and_memory_too_small(machine: doctor.Machine) -> None:
