@@ -2,14 +2,16 @@
 
 Three kinds of features, three joins, none of which can lose or double a row:
 
-- statistics: Feast's point-in-time join on the published table version (`features.store.historical`), once for users, once for ads;
-- attributes: known before the day of the request starts. A row counts from the first day that begins after its arrival day, its stamp and
-  its availability; per (id, day) the newest one is found once, and impressions join it by equality. What is learned of an id during a day
-  is therefore first used on the next one, as the online store has it, which is filled at the end of a day;
+- statistics: Feast's point-in-time join on the published table version (`features.store.historical`), once
+  for users, once for ads;
+- attributes: known before the day of the request starts. A row counts from the first day that begins after
+  its arrival day, its stamp and its availability; per (id, day) the newest one is found once, and impressions
+  join it by equality. What is learned of an id during a day is therefore first used on the next one, as the
+  online store has it, which is filled at the end of a day;
 - what the request itself says: context, surface, local hour and weekday (Monday = 0).
 
-An impression without a user keeps its place, with the user's features null. Sequences are not part of an example: the reader slices
-them from `user_history`.
+An impression without a user keeps its place, with the user's features null. Sequences are not part of an
+example: the reader slices them from `user_history`.
 """
 
 from collections.abc import Sequence
@@ -36,7 +38,8 @@ HEAD = ("impression_id", "request_id", "user_id", "ad_id", "surface", "request_t
 def examples(spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables") -> "DataFrame":
     """Rows of `examples` for the given days: one for each impression.
 
-    Reads the days' impressions, statistics of the days before as far back as their ttl, attributes of all days before.
+    Reads the days' impressions, statistics of the days before as far back as their ttl, attributes of all
+    days before.
 
     Raises:
         GateClosed: something that it reads is not readable.
@@ -97,7 +100,7 @@ def _with_statistics(
 
 
 def statistics_days(world: "World", days: Sequence[str]) -> list[str]:
-    """Days whose statistics the requests of the given days can see: those before, as far back as the ttl, within the world."""
+    """Days whose statistics requests of the given days can see: those before, as far back as the ttl."""
     back = world.stats_ttl.days + 1
     needed = {day for ds in days for day in day_range(shift(ds, -back), shift(ds, -1))}
     return sorted(day for day in needed if day >= world.first_day)

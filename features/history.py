@@ -1,7 +1,8 @@
 """Behaviour sequences: a user's events of a day as sorted arrays, and the newest events as of a day's end.
 
-`user_history` holds each event once, under the day on which it arrived; a reader joins the days that it may see and cuts the length
-that it wants. `user_recent` is the short sequence that a feature store can serve: a row only on days that brought the user news.
+`user_history` holds each event once, under the day on which it arrived; a reader joins the days that it may
+see and cuts the length that it wants. `user_recent` is the short sequence that a feature store can serve: a
+row only on days that brought the user news.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def array_columns(world: "World") -> tuple[str, ...]:
-    """Array columns of both tables: stamps, event types, then the history fields of the world, `ad_id` first."""
+    """Array columns of both tables: stamps, event types, then the world's history fields, `ad_id` first."""
     return ("event_us", "event_type", *(field.name for field in world.history.fields))
 
 
@@ -42,8 +43,8 @@ def user_history_of(events: "DataFrame", world: "World") -> "DataFrame":
         world: names the history fields.
 
     Returns:
-        user_id, event_us (microseconds, ascending), event_type (xxhash64 of the name), one array a history field, ds. Events of
-        one microsecond are ordered by all other columns, so row order decides nothing.
+        user_id, event_us (microseconds, ascending), event_type (xxhash64 of the name), one array a history
+        field, ds. Events of one microsecond are ordered by all other columns, so row order decides nothing.
     """
     event = F.struct(
         F.unix_micros("event_ts").alias("event_us"),
@@ -65,7 +66,8 @@ def user_recent_of(history: "DataFrame", world: "World", days: Sequence[str]) ->
         days: asked days.
 
     Returns:
-        user_id, event_timestamp = available_ts = end of ds, the arrays, ds. Events stamped after the day's end are left for later.
+        user_id, event_timestamp = available_ts = end of ds, the arrays, ds. Events stamped after the day's
+        end are left for later.
     """
     length = world.history.recent_length
     asked = F.col("ds").isin(list(days))
@@ -78,7 +80,7 @@ def user_recent_of(history: "DataFrame", world: "World", days: Sequence[str]) ->
         Window.partitionBy("user_id").orderBy("ds").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     end = day_end_micros(F.col("ds"), days, world.timezone)
-    merged = logs.withColumn("log", F.flatten(F.collect_list(_tail("log", length)).over(until))).where(asked)
+    merged = logs.withColumn("log", F.flatten(F.collect_list("log").over(until))).where(asked)
     known = merged.withColumn("end_us", end).withColumn(
         "log", F.expr("filter(log, e -> e.event_us < end_us)")
     )
@@ -94,7 +96,7 @@ def _tail(log: "str | Column", length: int) -> "Column":
 
 
 def _shortened(length: int, timezone: str) -> "Column":
-    """A day's log without what cannot be among the last events of any day: all but its tail, and stamps of days to come."""
+    """A day's log without what no day's newest events can hold: its tail stays, and later days' stamps."""
     midnight = F.to_utc_timestamp(F.date_add(F.to_date("ds"), 1).cast("timestamp"), timezone)
     end = F.unix_micros(midnight)
     on_time = F.filter("log", lambda event: event["event_us"] < end)

@@ -28,7 +28,7 @@ def micros_of(span: timedelta) -> int:
 
 
 def instant(moment: datetime) -> "Column":
-    """An aware instant as a literal; unlike `F.lit(datetime)` it does not pass through the machine's time zone."""
+    """An aware instant as a literal; unlike `F.lit(datetime)` it never passes through the machine's zone."""
     return F.timestamp_micros(F.lit(micros(moment)).cast("bigint"))
 
 

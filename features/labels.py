@@ -1,15 +1,18 @@
-"""Labels by maturity: a pair (impression, task) appears on the day on which its outcome can be known, never earlier.
+"""Labels by maturity: a pair (impression, task) appears on the day on which its outcome can be known.
 
-A window's last instant is `request_ts + window`, or the microsecond before the impression's own `window_end` (which is the first
-instant outside). The pair is due on the local day of that instant plus the task's lag, or on its parent's due day if that is later:
-`label_ds`. Positives wait as well, so the share of positives of a day means the same on every day.
+A window's last instant is `request_ts + window`, or the microsecond before the impression's own `window_end`
+(which is the first instant outside). The pair is due on the local day of that instant plus the task's lag, or
+on its parent's due day if that is later: `label_ds`. Positives wait as well, so the share of positives of a
+day means the same on every day.
 
-- An outcome counts when it matches the impression's columns, is stamped in (request_ts, last instant] - [request_ts, ...] for tasks
-  that say `from_request` - and arrived on a day up to the pair's `label_ds`. What arrives later is a late outcome: it changes no label.
-- With `credit` first or last, one outcome goes to the earliest or latest of the impressions for which it counts.
+- An outcome counts when it matches the impression's columns, is stamped in (request_ts, last instant] -
+  [request_ts, ...] for tasks that say `from_request` - and arrived on a day up to the pair's `label_ds`. What
+  arrives later is a late outcome: it changes no label.
+- With `credit` first or last, one outcome goes to the earliest or latest of the impressions for which it
+  counts.
 - A task with a parent exists only where the parent's label is 1, as known on the pair's `label_ds`.
-- `weight` undoes the sampling: 1 for an impression with a positive of a primary task known by `label_ds` (such rows are always kept),
-  else 1 / keep_rate.
+- `weight` undoes the sampling: 1 for an impression with a positive of a primary task known by `label_ds`
+  (such rows are always kept), else 1 / keep_rate.
 
 Nothing depends on which days are asked together: a range gives what its days give one by one.
 """
@@ -62,7 +65,8 @@ def expected_pairs(
 ) -> dict[str, int]:
     """Label day -> exact number of rows that `labels` must hold, counted without labelling them.
 
-    This is what `Tables.publish(..., expected_rows=)` takes: a label join that loses or doubles pairs turns the day red.
+    This is what `Tables.publish(..., expected_rows=)` takes: a label join that loses or doubles pairs turns
+    the day red.
     """
     counted = due_counts(_log(world, days, tables), days)
     return {ds: sum(count for (day, _), count in counted.items() if day == ds) for ds in days}
@@ -97,17 +101,17 @@ def due_counts(log: Log, days: Sequence[str]) -> dict[tuple[str, str], int]:
 
 
 def look_back(task: Task) -> int | None:
-    """Days before its label day on which a pair's impression can lie; None when each impression says so itself."""
+    """Days before its label day on which a pair's impression can lie; None where each impression says so."""
     if task.window is None:
         return None
     return (task.window + task.lag).days + 2
 
 
-# ---------------------------------------------------------------------------------------------------------------- reading
+# --------------------------------------------------------------------------------------------- reading
 
 
 def _log(world: World, days: Sequence[str], tables: "Tables") -> Log:
-    """Read what the asked days need: no further back than the longest window, or to the first day for per-row windows."""
+    """Read what the asked days need: as far back as the longest window, to the first day for per-row ones."""
     first, last = min(days), max(days)
     reach = _reach(world)
     start = world.first_day if reach is None else max(world.first_day, shift(first, -reach))
@@ -128,7 +132,7 @@ def _reach(world: World) -> int | None:
     return None if len(known) < len(backs) else 2 * max(known)
 
 
-# ------------------------------------------------------------------------------------------------------------ due pairs
+# ------------------------------------------------------------------------------------------- due pairs
 
 
 def _last_instant(task: Task) -> "Column":
@@ -140,8 +144,8 @@ def _last_instant(task: Task) -> "Column":
 def _candidates(log: Log, task: Task, days: Sequence[str] | None) -> "DataFrame":
     """Impressions on which a task exists apart from its parent, with `last_instant` and `label_ds`.
 
-    With `days`, those that can be due on them are read; a parent that closes later only delays a pair, so the due day of the chain
-    is found first.
+    With `days`, those that can be due on them are read; a parent that closes later only delays a pair, so the
+    due day of the chain is found first.
     """
     frame = log.impressions
     if task.surfaces:
@@ -166,7 +170,7 @@ def _chain(log: Log, task: Task) -> list[Task]:
 
 
 def _may_be_due(log: Log, task: Task, days: Sequence[str]) -> "Column":
-    """A bound on stored columns, so that files of other days are skipped: the exact test on `label_ds` follows."""
+    """A bound on stored columns that skips files of other days; the exact test on `label_ds` follows."""
     backs = [look_back(link) for link in _chain(log, task)]
     if all(back is not None for back in backs):
         return F.col("ds").between(
@@ -197,7 +201,7 @@ def _task_labels(log: Log, task: Task, days: Sequence[str]) -> "DataFrame":
     )
 
 
-# -------------------------------------------------------------------------------------------------------------- outcomes
+# -------------------------------------------------------------------------------------------- outcomes
 
 
 def _known_days(log: Log, task: Task, wanted: "DataFrame", *, only_due: bool = False) -> "DataFrame":
@@ -229,8 +233,8 @@ def _of_task(log: Log, task: Task, wanted: "DataFrame") -> "DataFrame":
 
 
 def _claims(log: Log, task: Task, impressions: "DataFrame") -> "DataFrame":
-    """(impression, outcome) where the outcome counts for the impression; outcomes that differ in nothing are one."""
-    keys = list(task.match)
+    """(impression, outcome) where the outcome counts; outcomes that differ in nothing are one."""
+    keys: list[str] = list(task.match)
     outcomes = (
         log.outcomes.where(F.col("event_type") == task.event)
         .groupBy(*keys, "event_ts")
@@ -248,10 +252,11 @@ def _claims(log: Log, task: Task, impressions: "DataFrame") -> "DataFrame":
 
 
 def _without_rivals(log: Log, task: Task, claims: "DataFrame") -> "DataFrame":
-    """Claims whose outcome goes to no other impression, judged by what was known on the claim's `label_ds`."""
-    keys = [*task.match, "event_ts"]
+    """Claims whose outcome goes to no other impression, by what was known on the claim's `label_ds`."""
+    match: list[str] = list(task.match)
+    keys = [*match, "event_ts"]
     rivals = _candidates(log, task, None)
-    rivals = rivals.join(claims.select(*task.match).distinct(), list(task.match), "left_semi")
+    rivals = rivals.join(claims.select(*match).distinct(), match, "left_semi")
     if task.parent is None:
         rivals = rivals.withColumn("exists_ds", F.lit(""))
     else:

@@ -1,7 +1,8 @@
-"""From a world to the feature schema: the one place that says which inputs a world's models have, and under which names.
+"""From a world to the feature schema: which inputs a world's models have, and under which names.
 
-Free of Spark, so that a server can import it. The statistics' column names are declared here too: `features.stats` computes
-exactly these, the feature store declares exactly these, and the schema lists exactly these.
+Free of Spark, so that a server can import it. The statistics' column names are declared here too:
+`features.stats` computes exactly these, the feature store declares exactly these, and the schema lists
+exactly these.
 """
 
 from features.transform.schema import (
@@ -62,8 +63,8 @@ def categorical_columns(world: World) -> dict[str, str]:
 def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
     """The feature schema of a world.
 
-    User id, user attributes, hour and weekday belong to the request; everything else, context columns included, may differ
-    between the candidates of one request and is treated as theirs.
+    User id, user attributes, hour and weekday belong to the request; everything else, context columns
+    included, may differ between the candidates of one request and is treated as theirs.
 
     Args:
         world: the world.

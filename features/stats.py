@@ -1,10 +1,11 @@
 """Rolling statistics of users and ads up to the end of a day, for one day or a whole range in one pass.
 
-An event counts in the rows of the days D with `known <= D` and `D - w < day <= D`: `day` is the local day of its stamp, `known`
-the later of that and its arrival day. So each event adds something on one day and takes it back on another, and the rows of all
-days are running sums of these changes. Distinct counts work the same way: an id's events with one request (or user) hold it for a
-union of such intervals, and an event adds only the part that earlier ones did not cover. Sums are of whole numbers (money in
-ten-thousandths), hence the same in any order.
+An event counts in the rows of the days D with `known <= D` and `D - w < day <= D`: `day` is the local day of
+its stamp, `known` the later of that and its arrival day. So each event adds something on one day and takes it
+back on another, and the rows of all days are running sums of these changes. Distinct counts work the same
+way: an id's events with one request (or user) hold it for a union of such intervals, and an event adds only
+the part that earlier ones did not cover. Sums are of whole numbers (money in ten-thousandths), hence the same
+in any order.
 """
 
 from collections.abc import Sequence
@@ -48,8 +49,8 @@ def user_stats_of(events: "DataFrame", world: "World", days: Sequence[str]) -> "
         days: asked days.
 
     Returns:
-        user_id, event_timestamp (end of ds), available_ts, the columns of `user_statistics`, ds; a row a day for every user
-        with an event in the longest window.
+        user_id, event_timestamp (end of ds), available_ts, the columns of `user_statistics`, ds; a row a day
+        for every user with an event in the longest window.
     """
     measures = [name for name, _ in USER_MEASURES]
     rows = _rolling(events, "user_id", measures, world, days)
@@ -57,13 +58,15 @@ def user_stats_of(events: "DataFrame", world: "World", days: Sequence[str]) -> "
 
 
 def ad_stats_of(events: "DataFrame", world: "World", days: Sequence[str]) -> "DataFrame":
-    """Statistics of ads; as `user_stats_of`, with `users` counted exactly and `share` = of all events of the window."""
+    """Statistics of ads, as `user_stats_of`; `users` is exact, `share` is of all events of the window."""
     measures = [name for name, _ in AD_MEASURES if name != "share"]
     rows = _rolling(events, "ad_id", measures, world, days)
     everyone = Window.partitionBy("ds")
     for window in world.statistics.windows:
         total = F.sum(f"events_{window}d").over(everyone)
-        rows = rows.withColumn(f"share_{window}d", F.round(F.try_divide(F.col(f"events_{window}d"), total), SHARE_DIGITS))
+        rows = rows.withColumn(
+            f"share_{window}d", F.round(F.try_divide(F.col(f"events_{window}d"), total), SHARE_DIGITS)
+        )
     return _finished(rows, "ad_id", "ad", ad_statistics(world), world, days)
 
 
@@ -97,7 +100,7 @@ def _records(events: "DataFrame", key: str, timezone: str) -> "DataFrame":
 
 
 def _changes(records: "DataFrame", slots: Sequence[tuple[str, int]]) -> "DataFrame":
-    """What changes on which day: id, at, slot, amount; and rows without a slot that carry the stamps known from then on."""
+    """What changes when: id, at, slot, amount; and rows without a slot for the stamps known from then on."""
     summed = records.groupBy("id", "known", "day").agg(
         F.count(F.lit(1)).alias("events"), F.sum("money").alias("value")
     )
@@ -135,7 +138,7 @@ def _distinct_changes(records: "DataFrame", item: str, slots: Sequence[tuple[int
 
 
 def _exploded(frame: "DataFrame", entries: "Sequence[tuple[int, Column, Column, int]]") -> "DataFrame":
-    """Two changes for each entry (slot, amount, start, window) whose interval [start, day + window) is not empty."""
+    """Two changes for each entry (slot, amount, start, window) with an interval [start, day + window)."""
     changes = []
     for slot, amount, start, window in entries:
         end = F.col("day") + window
@@ -149,7 +152,7 @@ def _exploded(frame: "DataFrame", entries: "Sequence[tuple[int, Column, Column, 
 
 
 def _running(changes: "DataFrame", slots: Sequence[tuple[str, int]], longest: int) -> "DataFrame":
-    """State of each id from a day of change until the next one, where it has an event in the longest window."""
+    """State of each id from one change until the next, where it has an event in the longest window."""
     columns = {f"{measure}_{window}d": number for number, (measure, window) in enumerate(slots)}
     sums = [
         F.sum(F.when(F.col("slot") == number, F.col("amount")).otherwise(0)).alias(name)

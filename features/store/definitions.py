@@ -1,8 +1,9 @@
 """Declarations: entities, feature views and feature services of a world. Nothing is read or written here.
 
-One entity a view: on Spark, Feast joins a view of two entities on their concatenated keys without a separator. No view names a date
-partition column: Feast would compare the local day `ds` with UTC dates and lose rows near midnight; Delta's own file statistics on
-`event_timestamp`, which every join filters on, skip the other days' files instead.
+One entity a view: on Spark, Feast joins a view of two entities on their concatenated keys without a
+separator. No view names a date partition column: Feast would compare the local day `ds` with UTC dates and
+lose rows near midnight; Delta's own file statistics on `event_timestamp`, which every join filters on, skip
+the other days' files instead.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from features.store.quiet import quiet
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
-    from feast import Entity, FeatureService, FeatureView, Field
+    from feast import Entity, FeatureService, FeatureView
 
 LAYOUT = 1
 """Raise it when `definitions` builds other Feast objects from the same view specs."""
@@ -44,6 +45,7 @@ class ViewSpec:
         lag: available this long after its stamp.
         dense: a row for every id on every day, so the newest day holds everything.
         description: for people.
+        prefix: put before column names to give feature names, where those of two views would be the same.
     """
 
     name: str
@@ -55,6 +57,12 @@ class ViewSpec:
     lag: timedelta
     dense: bool
     description: str
+    prefix: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Feature names, in the order of `features`."""
+        return tuple(self.prefix + column for column in self.features)
 
 
 def view_specs(world: World) -> dict[str, ViewSpec]:
@@ -83,6 +91,7 @@ def view_specs(world: World) -> dict[str, ViewSpec]:
         ViewSpec(
             "user_recent", "user_recent", "user_id", arrays, "array", FOREVER, FOREVER, False,
             f"A user's last {world.history.recent_length} events as of the end of a day, as sorted arrays.",
+            "recent_",
         ),
     ]  # fmt: skip
     return {spec.name: spec for spec in specs if spec.features}
@@ -102,7 +111,7 @@ class Definitions:
 
 
 def digest(world: World, tables_folder: Path) -> str:
-    """Hash of everything that `definitions` declares; the same for the same world in the same folder, with or without Feast."""
+    """Hash of everything that `definitions` declares; the same for the same world in the same folder."""
     parts = {
         "layout": LAYOUT,
         "world": [world.name, world.synthetic, world.users.description, world.ads.description],
@@ -145,6 +154,7 @@ def definitions(world: World, tables_folder: Path, versions: Mapping[str, int] |
                 name=f"{spec.name}_source",
                 path=str(tables_folder / spec.table),
                 table_format=DeltaFormat(properties=pinned),
+                field_mapping=dict(zip(spec.features, spec.names, strict=True)) if spec.prefix else None,
                 timestamp_field="event_timestamp",
                 created_timestamp_column="available_ts",
                 description=f"Delta table {spec.table}; available_ts is logical, not the time of writing",
@@ -152,16 +162,17 @@ def definitions(world: World, tables_folder: Path, versions: Mapping[str, int] |
                 tags=tags,
             )
         fields: list[Field] = [Field(name=spec.key, dtype=_type("bigint"))]
-        fields += [Field(name=name, dtype=_type(spec.kind)) for name in spec.features]
+        fields += [Field(name=name, dtype=_type(spec.kind)) for name in spec.names]
         views[spec.name] = FeatureView(
-            name=spec.name, entities=[entities[spec.key]], ttl=spec.ttl, schema=fields, source=source, online=True,
-            description=spec.description, owner=OWNER, tags={**tags, "table": spec.table},
+            name=spec.name, entities=[entities[spec.key]], ttl=spec.ttl, schema=fields, source=source,
+            online=True, description=spec.description, owner=OWNER, tags={**tags, "table": spec.table},
         )  # fmt: skip
     scalars = [view for name, view in views.items() if name != "user_recent"]
     services = {
         # what an example is joined with
         SERVICE: FeatureService(
-            name=SERVICE, features=scalars, owner=OWNER, tags=tags, description="Statistics and attributes: an example's features."
+            name=SERVICE, features=scalars, owner=OWNER, tags=tags,
+            description="Statistics and attributes: an example's features.",
         ),
         # what a request is answered with; examples carry no sequence, the reader slices it from user_history
         ONLINE_SERVICE: FeatureService(

@@ -1,8 +1,9 @@
 """Point-in-time retrieval through Feast, made strict and safe.
 
-Feast joins inclusively, so an entity is asked for as of one microsecond before its instant: a value stamped at the request, or
-available from it on, is not seen. `filter_by_created_timestamp` is always on: without it a later correction would change the past.
-Sources are the table versions that the ledger names. A row lives while its age is at most ttl + 1 microsecond.
+Feast joins inclusively, so an entity is asked for as of one microsecond before its instant: a value stamped
+at the request, or available from it on, is not seen. `filter_by_created_timestamp` is always on: without it a
+later correction would change the past. Sources are the table versions that the ledger names. A row lives
+while its age is at most ttl + 1 microsecond.
 """
 
 import shutil
@@ -47,12 +48,13 @@ def historical_features(
         world: whose store.
         home: where it is.
         tables: names the pinned versions.
-        entities: columns `user_id` and/or `ad_id` (BIGINT, may be null), `event_timestamp`, and any others, which are carried along.
-            From pandas, naive stamps mean UTC.
+        entities: columns `user_id` and/or `ad_id` (BIGINT, may be null), `event_timestamp`, and any others,
+            which are carried along. From pandas, naive stamps mean UTC.
         features: name of a feature service, or references `view:feature`.
 
     Returns:
-        One row for each input row, with the features added; what is unknown, expired or without an id is null.
+        One row for each input row, with the features added; what is unknown, expired or without an id is
+        null.
 
     Raises:
         StoreStale: the store was not applied.
@@ -79,15 +81,16 @@ def join_as_of(
     bounds: tuple[datetime, datetime],
     features: Sequence[str],
 ) -> "DataFrame":
-    """`historical_features` for a frame whose stamps are known to lie within `bounds`, which saves a pass over it."""
+    """`historical_features` for a frame whose stamps lie within `bounds`, which saves a pass over it."""
     edges = (instant(bounds[0] - MARGIN), instant(bounds[1] + MARGIN))
     return _retrieve(spark, world, home, tables, entities, edges, features)
 
 
 def _retrieve(spark, world, home, tables, frame, edges, features) -> "DataFrame":  # type: ignore[no-untyped-def]
     asked = frame.withColumn(STAMP, later(F.col(STAMP), JUST_BEFORE)).withColumn(GUARD, F.lit(False))
-    # Feast takes the range of stamps from the frame, but reads it as the machine's local time and then as UTC, which cuts hours of
-    # features off at an edge. Two rows without ids, days outside the range, keep that from mattering.
+    # Feast takes the range of stamps from the frame, but reads it as the machine's local time and then as
+    # UTC, which cuts hours of features off at an edge. Two rows without ids, days outside the range, keep
+    # that from mattering.
     for edge in edges:
         guard = spark.range(1).select(edge.alias(STAMP), F.lit(True).alias(GUARD))
         asked = asked.unionByName(guard, allowMissingColumns=True)
@@ -129,7 +132,7 @@ def _without_rows(frame: "DataFrame", world: "World", features: str | Sequence[s
         wanted = [
             (spec, name)
             for spec in specs.values()
-            for name in spec.features
+            for name in spec.names
             if spec.kind != "array" or features != SERVICE
         ]
     else:

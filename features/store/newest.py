@@ -1,8 +1,8 @@
 """Feast's SQLite online store with one rule added: a value is replaced only by one that is at least as new.
 
-Feast lets the last writer win, so a backfill of an older day would overwrite a newer value. Here the upsert itself compares
-(event time, availability), whoever writes: a daily job, a backfill in any order, a push. Equal stamps replace, so a restated day
-takes effect. All rows of a batch go through one statement.
+Feast lets the last writer win, so a backfill of an older day would overwrite a newer value. Here the upsert
+itself compares (event time, availability), whoever writes: a daily job, a backfill in any order, a push.
+Equal stamps replace, so a restated day takes effect. All rows of a batch go through one statement.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Row = tuple[EntityKey, dict[str, Value], datetime, datetime | None]
 class NewestSqliteOnlineStoreConfig(SqliteOnlineStoreConfig):
     """Settings of the store: `path` of the SQLite file."""
 
-    type: Literal["features.store.newest.NewestSqliteOnlineStore"] = (  # type: ignore[assignment]
+    type: Literal["features.store.newest.NewestSqliteOnlineStore"] = (
         "features.store.newest.NewestSqliteOnlineStore"
     )
 
@@ -43,13 +43,15 @@ class NewestSqliteOnlineStore(SqliteOnlineStore):
             _table_id(config.project, table, config.registry.enable_online_feature_view_versioning)
         )
         statement = (
-            f"INSERT INTO {name} (entity_key, feature_name, value, event_ts, created_ts) VALUES (?, ?, ?, ?, ?) "
+            f"INSERT INTO {name} (entity_key, feature_name, value, event_ts, created_ts) "
+            "VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (entity_key, feature_name) DO UPDATE SET "
             "value = excluded.value, event_ts = excluded.event_ts, created_ts = excluded.created_ts "
-            "WHERE (excluded.event_ts, coalesce(excluded.created_ts, 0)) >= (event_ts, coalesce(created_ts, 0))"
+            "WHERE (excluded.event_ts, coalesce(excluded.created_ts, 0)) "
+            ">= (event_ts, coalesce(created_ts, 0))"
         )
         version = config.entity_key_serialization_version
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for entity_key, values, stamp, created in data:
             key = serialize_entity_key(entity_key, entity_key_serialization_version=version)
             when, known = to_naive_utc(stamp), None if created is None else to_naive_utc(created)

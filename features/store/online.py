@@ -1,19 +1,21 @@
 """The online store: published days in, features of a request out.
 
-Writing. `materialize` takes rows of the days asked for, by the day that published them, from the version that the ledger names: a
-late row with an old stamp is not missed, as it would be by a window over event times. Dense views take the last day only, since it holds
-every id; sparse ones take all days. Values are built by hand as Feast's messages, because Feast's own writers send a column through
-floating point as soon as it holds a null, which rounds 64-bit ids. The store refuses older values (see `newest`), so days may be
-written again and in any order.
+Writing. `materialize` takes rows of the days asked for, by the day that published them, from the version that
+the ledger names: a late row with an old stamp is not missed, as it would be by a window over event times.
+Dense views take the last day only, since it holds every id; sparse ones take all days. Values are built by
+hand as Feast's messages, because Feast's own writers send a column through floating point as soon as it holds
+a null, which rounds 64-bit ids. The store refuses older values (see `newest`), so days may be written again
+and in any order.
 
-Reading. Feast returns whatever is stored. `online_features` applies the rules of the training join instead: a value stamped or available
-at `now` or later is not there yet, one older than its view's ttl is stale; both read as missing, and are counted.
+Reading. Feast returns whatever is stored. `online_features` applies the rules of the training join instead: a
+value stamped or available at `now` or later is not there yet, one older than its view's ttl is stale; both
+read as missing, and are counted.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
@@ -47,7 +49,8 @@ class OnlineFeatures:
 
     Attributes:
         users: one row an asked user id, in order; index `user_id`.
-        ads: one row an asked ad id, in order; index `ad_id`. Integers are nullable Int64, lists are Python lists.
+        ads: one row an asked ad id, in order; index `ad_id`. Integers are nullable Int64, lists are Python
+            lists.
         missing: view -> reason (`absent`, `stale`, `early`) -> number of ids.
     """
 
@@ -56,7 +59,7 @@ class OnlineFeatures:
     missing: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-# ---------------------------------------------------------------------------------------------------------------- writing
+# ------------------------------------------------------------------------------------------- writing
 
 
 def materialize(world: "World", home: "Home", tables: "Tables", days: Sequence[str]) -> dict[str, int]:
@@ -93,11 +96,13 @@ def _published(world: "World", tables: "Tables", spec: ViewSpec, days: Sequence[
     """Rows to write: what a request after the last day may know."""
     if spec.dense:
         return tables.read(spec.table, [days[-1]])
-    # the day before too: an attribute that arrived there but was available only from the next day on was held back then
+    # the day before too: an attribute that arrived there but was available only from the next day on was held
+    # back then
     first = max(world.first_day, shift(days[0], -1))
     end = instant(day_bounds(days[-1], world.timezone)[1])
     rows = tables.read_through(spec.table, days[-1], first)
-    # examples see attributes strictly before their day starts; the short history is stamped with the day's end itself
+    # examples see attributes strictly before their day starts; the short history is stamped with the day's
+    # end itself
     return (
         rows
         if spec.kind == "array"
@@ -114,7 +119,7 @@ def _newest(rows: "DataFrame", spec: ViewSpec) -> "DataFrame":
 
 
 def write_rows(store: "FeatureStore", spec: ViewSpec, rows: "pa.Table") -> int:
-    """Write one view's rows, or push them between two days: key, event_timestamp, available_ts and the view's features.
+    """Write one view's rows, or push some between two days: key, event_timestamp, available_ts, features.
 
     Returns:
         Number of rows given; those older than what is stored change nothing.
@@ -134,7 +139,7 @@ def write_rows(store: "FeatureStore", spec: ViewSpec, rows: "pa.Table") -> int:
     ]
     stamps, known = (_instants(rows.column(name)) for name in ("event_timestamp", "available_ts"))
     data = [
-        (key, dict(zip(spec.features, row, strict=True)), stamp, available)
+        (key, dict(zip(spec.names, row, strict=True)), stamp, available)
         for key, row, stamp, available in zip(keys, zip(*values, strict=True), stamps, known, strict=True)
     ]
     get_provider(store.config).online_write_batch(store.config, store.get_feature_view(spec.name), data, None)
@@ -160,7 +165,7 @@ def _message(kind: str, value: Any) -> Any:
     return Value(int64_list_val=Int64List(val=[HOLE if item is None else item for item in value]))
 
 
-# ---------------------------------------------------------------------------------------------------------------- reading
+# ------------------------------------------------------------------------------------------- reading
 
 
 def online_features(
@@ -208,7 +213,7 @@ def _read(
         faults = [_fault(spec, stamp, now) for stamp in stamps]
         missing[spec.name] = dict(Counter(fault for fault in faults if fault))
         kind = {"double": "float64", "bigint": "Int64", "array": "object"}[spec.kind]
-        for name in spec.features:
+        for name in spec.names:
             kept = [
                 None if fault else _value(value) for fault, value in zip(faults, values[name], strict=True)
             ]
@@ -223,19 +228,19 @@ def _fetch(
 ) -> tuple[list[datetime | None], dict[str, list[Any]]]:
     """Stored stamps (None where nothing is stored) and values by feature, as Feast returns them."""
     if not ids:
-        return [], {name: [] for name in spec.features}
+        return [], {name: [] for name in spec.names}
     response = store.get_online_features(
-        features=[f"{spec.name}:{name}" for name in spec.features],
+        features=[f"{spec.name}:{name}" for name in spec.names],
         entity_rows=[{spec.key: item} for item in ids],
     )
     values = response.to_dict()
     names = list(response.proto.metadata.feature_names.val)
-    vector = response.proto.results[names.index(spec.features[0])]
+    vector = response.proto.results[names.index(spec.names[0])]
     stamps = [
         stamp.ToDatetime(tzinfo=UTC) if stamp.seconds or stamp.nanos else None
         for stamp in vector.event_timestamps
     ]
-    return stamps, {name: values[name] for name in spec.features}
+    return stamps, {name: values[name] for name in spec.names}
 
 
 def _fault(spec: ViewSpec, stamp: datetime | None, now: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Feast without its side effects: named warnings, progress bars, a Spark parser setting, temporary views left behind."""
+"""Feast without its side effects: warnings, prints, a Spark parser setting, temporary views left behind."""
 
 import io
 import warnings
@@ -27,7 +27,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def clean_session(spark: "SparkSession") -> Iterator[None]:
-    """Put the session back as it was: Feast makes backticks mean regular expressions and leaves temporary views.
+    """Put the session back: Feast makes backticks mean regular expressions and leaves temporary views.
 
     A frame that was analysed inside stays valid, since its plan no longer needs the views.
     """

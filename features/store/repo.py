@@ -1,9 +1,9 @@
 """Opening and applying a world's Feast repository.
 
-The registry folder holds `registry.db`, `definitions.json` (hash of what was applied) and a `feature_store.yaml` with which
-the `feast` command works as well: `feast -c GEMLINE_HOME/<world>/registry feature-views list`. The online store is SQLite unless
-`GEMLINE_ONLINE_STORE=redis://host:port` says otherwise; Redis keeps newer values by itself, but takes a restated value only with
-a later event time.
+The registry folder holds `registry.db`, `definitions.json` (hash of what was applied) and a
+`feature_store.yaml` with which the `feast` command works as well: `feast -c GEMLINE_HOME/<world>/registry
+feature-views list`. The online store is SQLite unless `GEMLINE_ONLINE_STORE=redis://host:port` says
+otherwise; Redis keeps newer values by itself, but takes a restated value only with a later event time.
 """
 
 import json
@@ -57,8 +57,8 @@ def feature_store(world: World, home: Home) -> "FeatureStore":
     if applied != current:
         state = "was never applied" if applied is None else "was applied from other declarations"
         raise StoreStale(
-            f"the feature store of world '{world.name}' {state}; materialize the asset {world.name}/feature_store "
-            f"(or `python -m features.store.apply {world.name}`)"
+            f"the feature store of world '{world.name}' {state}; materialize the asset "
+            f"{world.name}/feature_store (or `python -m features.store.apply {world.name}`)"
         )
     return _open(repo_settings(world, home))
 
@@ -78,7 +78,7 @@ def apply(world: World, home: Home) -> str:
         if applied_digest(home) != current:
             store = _open(settings)
             with quiet():
-                store.apply(definitions(world, home.tables).all(), partial=False)  # type: ignore[arg-type]
+                store.apply(definitions(world, home.tables).all(), partial=False)
             (home.registry / RECORD).write_text(json.dumps({"digest": current}), encoding="utf-8")
     return current
 
@@ -103,7 +103,7 @@ def pinned_store(world: World, home: Home, tables: "Tables") -> "tuple[FeatureSt
     }
     store = _open(settings)
     with quiet():
-        store.apply(declared.all(), partial=False)  # type: ignore[arg-type]
+        store.apply(declared.all(), partial=False)
     return store, declared, folder
 
 

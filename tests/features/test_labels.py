@@ -1,4 +1,4 @@
-"""Labels: which pairs are due when, what counts as an outcome, credit, parents, weights - each rule by a log made for it."""
+"""Labels: due days, what counts as an outcome, credit, parents, weights - each by a log made for it."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,9 @@ def buy(at: str, ds: str = DAYS[0], user: int = 1) -> dict[str, Any]:
     return {"request_id": None, "user_id": user, "ad_id": 10, "event_type": "buy", "event_ts": at, "ds": ds}
 
 
-def found(spark: "SparkSession", world: World, shows: list, outcomes: list, days: list[str]) -> dict[tuple, dict]:
+def found(
+    spark: "SparkSession", world: World, shows: list, outcomes: list, days: list[str]
+) -> dict[tuple, dict]:
     log = Log(world, frame(spark, IMPRESSIONS, shows), frame(spark, OUTCOMES, outcomes))
     rows = labels_of(log, days).collect()
     keyed = {(row["impression_id"], row["task"]): row.asDict() for row in rows}
@@ -55,7 +57,11 @@ def labels(rows: dict[tuple, dict], task: str) -> dict[int, float]:
 
 def test_a_pair_is_due_on_the_day_of_its_last_instant(spark: "SparkSession", world: World) -> None:
     # 03:59:59 UTC on the 8th is 22:59:59 in New York; one hour later the day still lasts one second
-    shows = [shown(1, "2024-03-08 03:59:59"), shown(2, "2024-03-08 04:00:00"), shown(3, "2024-03-07 15:00:00")]
+    shows = [
+        shown(1, "2024-03-08 03:59:59"),
+        shown(2, "2024-03-08 04:00:00"),
+        shown(3, "2024-03-07 15:00:00"),
+    ]
     clicks = [click(2, "2024-03-08 04:10:00")]
     rows = found(spark, world, shows, clicks, DAYS[:1])
     assert labels(rows, "click") == {1: 0.0, 3: 0.0}
@@ -74,7 +80,9 @@ def test_a_pair_is_due_on_the_day_of_its_last_instant(spark: "SparkSession", wor
         ("2024-03-07 16:00:00.000001", False),
     ],
 )
-def test_window_bounds_are_inclusive_to_the_microsecond(spark: "SparkSession", world: World, at: str, counts: bool) -> None:
+def test_window_bounds_are_inclusive_to_the_microsecond(
+    spark: "SparkSession", world: World, at: str, counts: bool
+) -> None:
     rows = found(spark, world, [shown(1, "2024-03-07 15:00:00")], [click(1, at)], DAYS[:1])
     assert labels(rows, "click") == {1: float(counts)}
 
@@ -94,13 +102,20 @@ def test_an_outcome_that_arrives_after_the_label_day_is_too_late(spark: "SparkSe
 
 def test_all_match_columns_must_agree_and_null_matches_nothing(spark: "SparkSession", world: World) -> None:
     shows = [shown(1, "2024-03-07 15:00:00"), shown(2, "2024-03-07 15:00:00", request_id=None)]
-    outcomes = [click(1, "2024-03-07 15:10:00", ad=11), {**click(2, "2024-03-07 15:10:00"), "request_id": None}]
+    outcomes = [
+        click(1, "2024-03-07 15:10:00", ad=11),
+        {**click(2, "2024-03-07 15:10:00"), "request_id": None},
+    ]
     assert labels(found(spark, world, shows, outcomes, DAYS[:1]), "click") == {1: 0.0, 2: 0.0}
 
 
 def test_a_child_exists_only_where_its_parent_is_positive(spark: "SparkSession", world: World) -> None:
     shows = [shown(1, "2024-03-07 15:00:00"), shown(2, "2024-03-07 15:00:00", user_id=2)]
-    outcomes = [click(1, "2024-03-07 15:10:00"), buy("2024-03-07 20:00:00"), buy("2024-03-07 20:00:00", user=2)]
+    outcomes = [
+        click(1, "2024-03-07 15:10:00"),
+        buy("2024-03-07 20:00:00"),
+        buy("2024-03-07 20:00:00", user=2),
+    ]
     # 12 hours and 6 hours of lag later it is the 8th in New York
     rows = found(spark, world, shows, outcomes, DAYS[1:2])
     assert rows.keys() == {(1, "buy")}
@@ -108,9 +123,16 @@ def test_a_child_exists_only_where_its_parent_is_positive(spark: "SparkSession",
     assert rows[1, "buy"]["label_ds"] == DAYS[1]
 
 
-@pytest.mark.parametrize(("credit", "expected"), [("last", {1: 0.0, 2: 1.0}), ("first", {1: 1.0, 2: 0.0}), ("all", {1: 1.0, 2: 1.0})])
+@pytest.mark.parametrize(
+    ("credit", "expected"),
+    [("last", {1: 0.0, 2: 1.0}), ("first", {1: 1.0, 2: 0.0}), ("all", {1: 1.0, 2: 1.0})],
+)
 def test_credit(spark: "SparkSession", world: World, credit: str, expected: dict[int, float]) -> None:
-    shows = [shown(1, "2024-03-07 15:00:00"), shown(2, "2024-03-07 17:00:00"), shown(3, "2024-03-07 18:00:00")]
+    shows = [
+        shown(1, "2024-03-07 15:00:00"),
+        shown(2, "2024-03-07 17:00:00"),
+        shown(3, "2024-03-07 18:00:00"),
+    ]
     # the third was never clicked, so it is no rival
     outcomes = [click(1, "2024-03-07 15:10:00"), click(2, "2024-03-07 17:10:00"), buy("2024-03-07 19:00:00")]
     outcomes += [buy("2024-03-07 19:00:00", ds=DAYS[1])]
@@ -142,7 +164,11 @@ def test_per_row_windows_end_before_their_end(spark: "SparkSession", world: Worl
 
 
 def test_weights_undo_the_sampling_where_there_was_a_choice(spark: "SparkSession", world: World) -> None:
-    shows = [shown(1, "2024-03-07 15:00:00"), shown(2, "2024-03-07 15:00:00"), shown(3, "2024-03-07 15:00:00", keep_rate=1.0)]
+    shows = [
+        shown(1, "2024-03-07 15:00:00"),
+        shown(2, "2024-03-07 15:00:00"),
+        shown(3, "2024-03-07 15:00:00", keep_rate=1.0),
+    ]
     outcomes = [click(1, "2024-03-07 15:10:00")]
     first = found(spark, world, shows, outcomes, DAYS[:1])
     assert {ident: row["weight"] for (ident, _), row in first.items()} == {1: 1.0, 2: 2.0, 3: 1.0}
@@ -157,10 +183,17 @@ def test_tasks_live_on_their_surfaces(spark: "SparkSession", world: World) -> No
 
 
 def test_a_range_gives_what_its_days_give(spark: "SparkSession", world: World) -> None:
-    shows = [shown(n, f"2024-03-0{7 + n % 3} {n % 24:02}:20:00", DAYS[n % 3], user_id=n % 2) for n in range(40)]
+    shows = [
+        shown(n, f"2024-03-0{7 + n % 3} {n % 24:02}:20:00", DAYS[n % 3], user_id=n % 2) for n in range(40)
+    ]
     shows = [{**row, "ds": DAYS[max(n % 3 - (n % 24 < 5), 0)]} for n, row in enumerate(shows)]
-    outcomes = [click(n, f"2024-03-0{7 + n % 3} {n % 24:02}:40:00", DAYS[min(n % 3 + n % 2, 3)]) for n in range(0, 40, 3)]
-    outcomes += [buy(f"2024-03-0{7 + n % 3} {(n + 2) % 24:02}:00:00", DAYS[n % 3], user=n % 2) for n in range(0, 40, 5)]
+    outcomes = [
+        click(n, f"2024-03-0{7 + n % 3} {n % 24:02}:40:00", DAYS[min(n % 3 + n % 2, 3)])
+        for n in range(0, 40, 3)
+    ]
+    outcomes += [
+        buy(f"2024-03-0{7 + n % 3} {(n + 2) % 24:02}:00:00", DAYS[n % 3], user=n % 2) for n in range(0, 40, 5)
+    ]
     impressions, results = frame(spark, IMPRESSIONS, shows), frame(spark, OUTCOMES, outcomes)
     whole = labels_of(Log(world, impressions, results), DAYS).collect()
     single = []

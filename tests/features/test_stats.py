@@ -1,4 +1,4 @@
-"""Statistics against counting by hand: windows, late arrivals, distinct counts, ranges and days that are not 24 hours."""
+"""Statistics against counting by hand: windows, late arrivals, distinct counts, ranges, odd days."""
 
 import random
 from datetime import date, timedelta
@@ -57,9 +57,11 @@ def test_a_row_lasts_as_long_as_the_longest_window_and_no_longer(spark: "SparkSe
 
 def test_stamps_are_the_local_midnight_and_the_lag(spark: "SparkSession", world: World) -> None:
     events = frame(spark, EVENTS, [event(1, 10, "2024-03-10 12:00:00", "2024-03-10")])
-    row = user_stats_of(events, world, ["2024-03-10"]).selectExpr(
-        "unix_micros(event_timestamp) AS e", "unix_micros(available_ts) AS a"
-    ).first()
+    row = (
+        user_stats_of(events, world, ["2024-03-10"])
+        .selectExpr("unix_micros(event_timestamp) AS e", "unix_micros(available_ts) AS a")
+        .first()
+    )
     # the 10th has 23 hours: it ends at 04:00 UTC, although it began at 05:00
     assert row["e"] == int(utc("2024-03-11 04:00:00").timestamp() * 1e6)
     assert row["a"] - row["e"] == 30 * 60 * 1_000_000
@@ -100,7 +102,11 @@ def random_events(seed: int, count: int) -> list[dict[str, Any]]:
         happened = utc("2024-03-05 00:00:00") + timedelta(seconds=draw.randrange(6 * 86400))
         arrived = shift(day_of(happened, "America/New_York"), draw.choice([0, 0, 0, 1, 2, 4]))
         more = {"request_id": draw.choice([None, 1, 2, 3, 4]), "value": draw.randrange(1000) / 100}
-        rows.append(event(draw.choice([None, 1, 2, 3]), draw.choice([None, 7, 8]), f"{happened:%F %T}", arrived, **more))
+        rows.append(
+            event(
+                draw.choice([None, 1, 2, 3]), draw.choice([None, 7, 8]), f"{happened:%F %T}", arrived, **more
+            )
+        )
     return rows
 
 
@@ -136,7 +142,9 @@ def test_random_logs_equal_a_count_by_definition(spark: "SparkSession", world: W
                 hits = counted(log, "ad_id", ad, ds, window)
                 if (ad, ds) in ads:
                     assert ads[ad, ds][f"ad_users_{window}d"] == len({h["user_id"] for h in hits} - {None})
-                    assert ads[ad, ds][f"ad_share_{window}d"] == (pytest.approx(len(hits) / total) if total else None)
+                    assert ads[ad, ds][f"ad_share_{window}d"] == (
+                        pytest.approx(len(hits) / total) if total else None
+                    )
     assert checked > 100
 
 
@@ -144,7 +152,9 @@ def test_a_range_gives_what_its_days_give(spark: "SparkSession", world: World) -
     events = frame(spark, EVENTS, random_events(3, 120))
     days = DAYS[:4]
     whole = sorted(map(str, user_stats_of(events, world, days).collect()))
-    single = [row for ds in days for row in user_stats_of(events.where(f"ds <= '{ds}'"), world, [ds]).collect()]
+    single = [
+        row for ds in days for row in user_stats_of(events.where(f"ds <= '{ds}'"), world, [ds]).collect()
+    ]
     assert whole == sorted(map(str, single))
 
 
