@@ -1,0 +1,162 @@
+"""The model in training: what holds its weights and optimizers, one training step, and scoring.
+
+A step stops the run at the first loss or gradient that is not finite. Nothing is skipped: a skipped batch
+would be data that no count shows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from features.errors import GemlineError
+from features.transform.batch import Batch
+from features.transform.schema import FeatureSchema
+from models.gem.loss import gem_loss
+from models.gem.model import Gem
+from training import checkpoint
+from training.optim import DenseOptimizer, fuse_tables, table_state
+from training.parallel import Compute, average_gradients, shard, summed
+from training.plan import ModelRef
+from training.reader import Reader, Rows
+from training.recipes import Recipe
+
+TABLES_PREFIX = "embeddings.collection."
+
+
+class NonFinite(GemlineError):
+    """A loss, a gradient or a weight is not finite; the run stops and commits nothing."""
+
+
+@dataclass
+class Trainee:
+    """A model and all that changes with it while it trains.
+
+    Attributes:
+        schema: inputs and outputs.
+        recipe: sizes and settings.
+        compute: where, and beside whom.
+        gem: the model's mathematics; its embedding collection is sharded when there is a group.
+        model: what is called: `gem`, or TorchRec's wrapper around it.
+        dense: optimizer of all but the tables, whose own is fused into the backward pass.
+    """
+
+    schema: FeatureSchema
+    recipe: Recipe
+    compute: Compute
+    gem: Gem
+    model: nn.Module
+    dense: DenseOptimizer
+
+    def tensors(self) -> dict[str, Any]:
+        """Weights and optimizer state by canonical name: the tensors themselves, plain or sharded."""
+        weights = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        return weights | table_state(self.model) | self.dense.state()
+
+    def touches(self) -> dict[str, Tensor]:
+        """Touch counters added up over ranks, by canonical name."""
+        counts = {f"touches.{table}": count.clone() for table, count in self.gem.touch_counts.items()}
+        return {name: summed(count, self.compute) for name, count in counts.items()}
+
+    def load(self, ref: ModelRef) -> None:
+        """Become the model of a checkpoint that has been verified."""
+        counts = {f"touches.{table}": torch.zeros_like(c) for table, c in self.gem.touch_counts.items()}
+        checkpoint.load(self.tensors() | counts, Path(ref.path))
+        for table, live in self.gem.touch_counts.items():
+            # The sum over ranks is the truth, so one rank carries what came before.
+            live.copy_(counts[f"touches.{table}"] if self.compute.rank == 0 else torch.zeros_like(live))
+
+
+def build(schema: FeatureSchema, recipe: Recipe, seed: int, compute: Compute) -> Trainee:
+    """A cold model: the same weights for the same seed, whatever the number of processes."""
+    torch.manual_seed(seed)
+    gem = Gem(schema, recipe.model)
+    fuse_tables(gem.embeddings.collection, recipe)
+    model = shard(gem, compute)
+    dense = {
+        name: parameter
+        for name, parameter in gem.named_parameters()
+        if not name.startswith(TABLES_PREFIX) and parameter.requires_grad
+    }
+    return Trainee(schema, recipe, compute, gem, model, DenseOptimizer(dense, recipe))
+
+
+def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
+    """One step on this process's part of a global batch.
+
+    Args:
+        trainee: changes.
+        batch: may be empty; all processes step together.
+        where: the step's place in the walk, for the message of an error.
+
+    Returns:
+        The loss of the global batch before the step: over tasks, the sum of their mean log-losses.
+
+    Raises:
+        NonFinite: the loss or the dense gradient is not finite; tables may have moved, so the run must end.
+    """
+    compute = trainee.compute
+    trainee.model.train()
+    losses = gem_loss(trainee.model(batch), batch, trainee.schema)
+    loss_sum, count = summed(torch.stack([losses.loss_sum.detach(), losses.count]), compute)
+    loss = float((loss_sum / torch.where(count > 0, count, 1.0)).sum())
+    if not np.isfinite(loss):
+        by_task = dict(zip(trainee.schema.task_names, loss_sum.tolist(), strict=True))
+        raise NonFinite(f"{where}: the loss is {loss} (sums by task: {by_task}); {_mend()}")
+    trainee.gem.count_touches(batch)
+    # Gradients are averaged over ranks, both by TorchRec and below; the factor makes their average a sum.
+    (losses.total(count) * compute.world).backward()
+    average_gradients(trainee.dense.parameters.values(), compute)
+    norm = trainee.dense.step()
+    if not np.isfinite(norm):
+        raise NonFinite(f"{where}: the norm of the dense gradient is {norm}; {_mend()}")
+    return loss
+
+
+def train_on(trainee: Trainee, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
+    """Train on each row once; yields the loss of every global batch."""
+    recipe = trainee.recipe
+    parts = reader.batches(
+        rows, trainee.schema, recipe.batch_size, trainee.compute.share, recipe.model.history_length
+    )
+    for step, (_, batch) in enumerate(parts):
+        yield train_step(trainee, batch.to(trainee.compute.device), f"{where}, step {step}")
+
+
+@torch.no_grad()
+def score(trainee: Trainee, reader: Reader, rows: Rows) -> np.ndarray:
+    """Probabilities in the full log of every row and task, on every process: float32 [N, T]."""
+    trainee.model.eval()
+    device = trainee.compute.device
+    found = torch.zeros((len(rows), len(trainee.schema.tasks)), device=device)
+    parts = reader.batches(
+        rows,
+        trainee.schema,
+        trainee.recipe.score_batch_size,
+        trainee.compute.share,
+        trainee.recipe.model.history_length,
+    )
+    for positions, batch in parts:
+        logits = trainee.model(batch.to(device))
+        found[torch.from_numpy(positions).to(device)] = logits.sigmoid()
+    result: np.ndarray = summed(found, trainee.compute).cpu().numpy()
+    return result
+
+
+def require_finite(tensors: dict[str, Tensor]) -> None:
+    """Refuse to publish weights or optimizer state that are not finite.
+
+    Raises:
+        NonFinite: naming the tensor.
+    """
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise NonFinite(f"after training, {name} holds values that are not finite; {_mend()}")
+
+
+def _mend() -> str:
+    return "nothing is committed; look for extreme inputs in that day, or lower dense_lr and table_lr"

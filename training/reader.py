@@ -1,0 +1,277 @@
+"""From the plan's Parquet files to batches: a day's examples, a day's labelled examples, the gate's rows.
+
+Every process reads the same files and takes its share of each global batch, rows [rank::world], so that all
+of them make the same number of steps and each row is used exactly once. The order of rows is a function of
+the seed and the day alone.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+import numpy as np
+
+from features.errors import GemlineError
+from features.transform.batch import Batch, HistoryStore, Labels, build_batch, slice_histories
+from features.transform.columns import Column
+from features.transform.schema import FeatureSchema
+from training.parquet import read_columns, read_histories
+from training.plan import DayFiles, Plan
+
+KEYS = ("impression_id", "user_id", "surface", "request_ts", "keep_rate")
+"""Columns of `examples` that are read whatever the features are."""
+
+CHUNK_ROWS = 8192
+"""Rows turned into tensors at once: hashing and slicing cost less per row than batch by batch."""
+
+CACHED_DAYS = 100
+"""Days of examples kept in memory; late labels come back to them."""
+
+
+class ReaderError(GemlineError):
+    """The plan's files do not fit together."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N examples, of one day or several.
+
+    Attributes:
+        columns: name -> N values and their missing marks.
+        day: ordinals of the examples' days [N].
+        labels: float32 [N, T] each; None when only scoring.
+    """
+
+    columns: dict[str, Column]
+    day: np.ndarray
+    labels: Labels | None = None
+
+    def __len__(self) -> int:
+        return len(self.day)
+
+    @property
+    def impression_id(self) -> np.ndarray:
+        """Int64 [N]."""
+        return self.columns["impression_id"].values
+
+    def take(self, index: np.ndarray) -> "Rows":
+        """The rows at integer positions, in that order."""
+        columns = {
+            name: Column(column.values[index], column.missing[index]) for name, column in self.columns.items()
+        }
+        labels = None if self.labels is None else Labels(*(part[index] for part in self.labels))
+        return Rows(columns, self.day[index], labels)
+
+
+@dataclass(frozen=True)
+class Share:
+    """This process's part of every global batch."""
+
+    rank: int = 0
+    world: int = 1
+
+    def of(self, rows: int, batch_size: int) -> list[np.ndarray]:
+        """Positions of this process's rows in each global batch; one may be empty, their number is common."""
+        starts = range(0, rows, batch_size)
+        return [np.arange(start + self.rank, min(start + batch_size, rows), self.world) for start in starts]
+
+
+class Reader:
+    """All that a plan lets a run read."""
+
+    def __init__(self, plan: Plan, schemas: Sequence[FeatureSchema] = ()) -> None:
+        """Read the histories; days of examples and labels are read when asked for.
+
+        Args:
+            plan: names the files.
+            schemas: of further models that score the same rows; their columns are read too.
+        """
+        self.plan = plan
+        self.schema = plan.schema
+        asked = (plan.schema, *schemas)
+        self._columns = sorted(
+            {*KEYS, *(entry.name for one in asked for entry in (*one.categorical, *one.dense))}
+        )
+        fields = sorted({entry.name for one in asked for entry in one.history.fields})
+        self.histories: HistoryStore = read_histories(plan.user_history, fields)
+        self._examples: OrderedDict[str, Rows] = OrderedDict()
+
+    def examples(self, day: str) -> Rows:
+        """All examples of a day, sorted by impression.
+
+        Raises:
+            ReaderError: the plan lists no such day, or an impression is there twice.
+        """
+        if day not in self._examples:
+            files = _files_of(self.plan.examples, "examples", day)
+            columns = read_columns(files, self._columns, "examples", day)
+            order = np.argsort(columns["impression_id"].values, kind="stable")
+            ids = columns["impression_id"].values[order]
+            if (np.diff(ids) == 0).any():
+                twice = ids[1:][np.diff(ids) == 0][0]
+                raise ReaderError(f"examples of {day} hold impression {twice} twice; publish that day again")
+            self._examples[day] = Rows(columns, np.full(len(ids), _ordinal(day))).take(order)
+            while len(self._examples) > CACHED_DAYS:
+                self._examples.popitem(last=False)
+        self._examples.move_to_end(day)
+        return self._examples[day]
+
+    def labelled(self, label_day: str) -> Rows:
+        """Examples with pairs of `label_ds` = `label_day`, these pairs as their labels, in training order.
+
+        Raises:
+            ReaderError: a pair without its example, a pair twice, or an unknown task.
+        """
+        rows = self._join(self._pairs(label_day), label_day)
+        generator = np.random.default_rng([self.plan.seed, _ordinal(label_day)])
+        return rows.take(generator.permutation(len(rows)))
+
+    def gate(self) -> Rows:
+        """What P's model is judged on: examples of P, then those of primary pairs with `label_ds` = P."""
+        day = self.plan.partition
+        today = self.examples(day)
+        primary = [index for index, task in enumerate(self.schema.tasks) if task.primary]
+        pairs = self._pairs(day)
+        pairs = pairs.take(np.isin(pairs.task, primary) & (pairs.ds != day))
+        earlier = self._join(pairs, day) if len(pairs) else today.take(np.arange(0))
+        return _concat([today, replace(earlier, labels=None)])
+
+    def batches(
+        self, rows: Rows, schema: FeatureSchema, batch_size: int, share: Share, history_length: int
+    ) -> Iterator[tuple[np.ndarray, Batch]]:
+        """This process's part of each global batch.
+
+        Args:
+            rows: in the order of the batches.
+            schema: of the model that is fed.
+            batch_size: rows of a global batch.
+            share: which part is this process's.
+            history_length: last events that are sliced.
+
+        Yields:
+            Positions in `rows` [b], and their batch of b >= 0 rows.
+        """
+        parts = share.of(len(rows), batch_size)
+        together = max(1, CHUNK_ROWS // batch_size) if batch_size < CHUNK_ROWS else 1
+        for first in range(0, len(parts), together):
+            chunk = parts[first : first + together]
+            built = self._batch(rows.take(np.concatenate(chunk)), schema, history_length)
+            start = 0
+            for part in chunk:
+                yield part, built.rows(slice(start, start + len(part)))
+                start += len(part)
+
+    def _batch(self, rows: Rows, schema: FeatureSchema, history_length: int) -> Batch:
+        histories = slice_histories(
+            schema,
+            self.histories,
+            rows.columns["user_id"],
+            rows.day,
+            rows.columns["request_ts"].values,
+            history_length,
+        )
+        return build_batch(schema, rows.columns, histories, rows.labels)
+
+    def _pairs(self, label_day: str) -> "_Pairs":
+        files = _files_of(self.plan.labels, "labels", label_day)
+        columns = read_columns(files, ["ds", "impression_id", "task", "label", "weight"], "labels", label_day)
+        names = columns["task"].values
+        places = {name: index for index, name in enumerate(self.schema.task_names)}
+        unknown = sorted(set(names.tolist()) - set(places))
+        if unknown:
+            raise ReaderError(f"labels of {label_day} hold tasks {unknown}; the schema knows {list(places)}")
+        task = np.array([places[name] for name in names], dtype=np.int64)
+        values = (columns[name].values for name in ("ds", "impression_id", "label", "weight"))
+        ds, impression, label, weight = values
+        pairs = _Pairs(ds.astype("U10"), impression, task, label, weight)
+        pairs = pairs.take(np.lexsort((task, impression, pairs.ds)))
+        if (at := pairs.repeated()) is not None:
+            name = self.schema.task_names[pairs.task[at]]
+            raise ReaderError(
+                f"labels of {label_day} hold the pair of impression {pairs.impression[at]} of {pairs.ds[at]} "
+                f"and task {name} twice; publish that day again"
+            )
+        return pairs
+
+    def _join(self, pairs: "_Pairs", label_day: str) -> Rows:
+        """One row for each distinct example of the pairs; pairs fill label, mask and weight at their task."""
+        days, found = np.unique(pairs.ds), []
+        row = np.zeros(len(pairs), dtype=np.int64)
+        before = 0
+        for day in days.tolist():
+            mine = np.flatnonzero(pairs.ds == day)
+            examples = self._examples_for(day, label_day, pairs.impression[mine[0]])
+            wanted, inverse = np.unique(pairs.impression[mine], return_inverse=True)
+            place = np.searchsorted(examples.impression_id, wanted)
+            held = place < len(examples)
+            held[held] = examples.impression_id[place[held]] == wanted[held]
+            if not held.all():
+                raise _orphan(label_day, day, wanted[~held][0], "examples of that day do not hold it")
+            found.append(examples.take(place))
+            row[mine] = before + inverse
+            before += len(wanted)
+        rows = _concat(found or [self.examples(label_day).take(np.arange(0))])
+        label, mask, weight = (np.zeros((len(rows), len(self.schema.tasks)), np.float32) for _ in range(3))
+        label[row, pairs.task], weight[row, pairs.task] = pairs.label, pairs.weight
+        mask[row, pairs.task] = 1.0
+        return replace(rows, labels=Labels(label, mask, weight))
+
+    def _examples_for(self, day: str, label_day: str, impression: int) -> Rows:
+        if day not in self.plan.examples:
+            raise _orphan(label_day, day, impression, "the plan lists no examples of that day")
+        return self.examples(day)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs (impression, task) whose window closed on one day, as arrays [M]."""
+
+    ds: np.ndarray
+    impression: np.ndarray
+    task: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def take(self, index: np.ndarray) -> "_Pairs":
+        return _Pairs(
+            self.ds[index], self.impression[index], self.task[index], self.label[index], self.weight[index]
+        )
+
+    def repeated(self) -> int | None:
+        """Position of the first pair, of sorted ones, that is there twice."""
+        same = (np.diff(self.impression) == 0) & (np.diff(self.task) == 0) & (self.ds[1:] == self.ds[:-1])
+        return int(np.flatnonzero(same)[0]) if same.any() else None
+
+
+def _orphan(label_day: str, day: str, impression: int, why: str) -> ReaderError:
+    return ReaderError(
+        f"labels of {label_day} hold a pair of impression {impression} of {day}, but {why}; "
+        f"publish examples of {day} and labels of {label_day} from the same impressions"
+    )
+
+
+def _files_of(files: dict[str, DayFiles], table: str, day: str) -> DayFiles:
+    if day not in files:
+        raise ReaderError(f"the plan lists no '{table}' of {day}; add that day's files to it")
+    return files[day]
+
+
+def _ordinal(day: str) -> int:
+    return date.fromisoformat(day).toordinal()
+
+
+def _concat(parts: Sequence[Rows]) -> Rows:
+    if len(parts) == 1:
+        return parts[0]
+    columns = {
+        name: Column(
+            np.concatenate([part.columns[name].values for part in parts]),
+            np.concatenate([part.columns[name].missing for part in parts]),
+        )
+        for name in parts[0].columns
+    }
+    return Rows(columns, np.concatenate([part.day for part in parts]))

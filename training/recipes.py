@@ -1,0 +1,148 @@
+"""Recipes: plain functions that return every setting of a run; one is derived from another by `derive`.
+
+One pass over the data in small batches: each pair is trained on once, so the embedding tables need a larger
+step than the dense part (about three times) to learn a row from the few times that it is seen.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from features.errors import GemlineError
+from models.gem.config import GemConfig
+
+
+class RecipeError(GemlineError):
+    """A recipe is unknown, or a value in it is none that it can have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Settings of a run.
+
+    Attributes:
+        name: the function it came from.
+        model: sizes of GEM; `model.history_length` is what the reader slices.
+        batch_size: rows of a global batch, over all processes.
+        score_batch_size: rows of a global batch when only scoring.
+        table_lr: learning rate of row-wise Adagrad on embedding tables.
+        dense_lr: learning rate of Adam on all else.
+        adagrad_eps: added to the root of a row's squared gradients.
+        adam_betas: decay of Adam's first and second moment.
+        weight_decay: decoupled, on dense matrices.
+        clip_norm: largest norm of the dense gradient.
+        warmup_steps: steps over which the dense rate rises on a cold start.
+    """
+
+    name: str
+    model: GemConfig = field(default_factory=GemConfig)
+    batch_size: int = 512
+    score_batch_size: int = 2048
+    table_lr: float = 0.03
+    dense_lr: float = 0.01
+    adagrad_eps: float = 1e-8
+    adam_betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+    warmup_steps: int = 20
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot train.
+
+        Raises:
+            RecipeError: naming the field.
+        """
+        for name in ("batch_size", "score_batch_size", "table_lr", "dense_lr", "adagrad_eps", "clip_norm"):
+            if not getattr(self, name) > 0:
+                raise RecipeError(f"recipe {self.name}: {name} is {getattr(self, name)}; it must be above 0")
+        if self.warmup_steps < 0 or self.weight_decay < 0:
+            raise RecipeError(f"recipe {self.name}: warmup_steps and weight_decay must not be negative")
+
+    def derive(self, overrides: Mapping[str, Any]) -> "Recipe":
+        """This recipe with some values changed, for example from the Launchpad.
+
+        Args:
+            overrides: by field; a field of the model as `model.dim`, or under a nested `model` mapping.
+
+        Raises:
+            RecipeError: no such field, or a value that it cannot have.
+        """
+        own = {
+            key: value for key, value in overrides.items() if key != "model" and not key.startswith("model.")
+        }
+        model = dict(overrides.get("model") or {})
+        model |= {
+            key.removeprefix("model."): value for key, value in overrides.items() if key.startswith("model.")
+        }
+        unknown = sorted(set(own) - {entry.name for entry in fields(self)})
+        if unknown:
+            known = sorted(entry.name for entry in fields(self))
+            raise RecipeError(f"recipe {self.name} has no {unknown}; known: {known}, and model.<field>")
+        try:
+            return replace(self, **_typed(own), model=GemConfig.from_dict(self.model.to_dict() | model))
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"recipe {self.name}: {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; `from_dict` reads them back."""
+        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Recipe":
+        """Rebuild a recipe from `to_dict`.
+
+        Raises:
+            RecipeError: on an unknown key or an impossible value.
+        """
+        if "name" not in data:
+            raise RecipeError("a recipe needs a name; take one from training.recipes.recipe(NAME)")
+        return cls(name=data["name"]).derive(data)
+
+
+def gem_demo() -> Recipe:
+    """The default: a year of one store chain's households, trained in well under a minute on two cores."""
+    model = GemConfig(dim=16, history_length=100, wukong_hidden=(64,), head_hidden=(64, 32))
+    return Recipe(name="gem_demo", model=model)
+
+
+def gem_tiny() -> Recipe:
+    """For tests: the same parts, as small as they go."""
+    model = GemConfig(
+        dim=8,
+        history_length=10,
+        history_block=8,
+        seeds=3,
+        summary_tokens=2,
+        matching_hidden=8,
+        matching_tokens=1,
+        dense_hidden=8,
+        dense_tokens=1,
+        wukong_rank=4,
+        wukong_fm_tokens=2,
+        wukong_linear_tokens=2,
+        wukong_hidden=(16,),
+        head_hidden=(16,),
+    )
+    return replace(
+        gem_demo(), name="gem_tiny", model=model, batch_size=64, score_batch_size=256, warmup_steps=4
+    )
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {"gem_demo": gem_demo, "gem_tiny": gem_tiny}
+
+
+def recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe by name, with values changed.
+
+    Raises:
+        RecipeError: unknown name, field or value.
+    """
+    if name not in RECIPES:
+        raise RecipeError(f"no recipe '{name}'; known: {', '.join(RECIPES)}")
+    return RECIPES[name]().derive(overrides or {})
+
+
+def _typed(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where the recipe has tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

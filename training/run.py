@@ -1,0 +1,171 @@
+"""One training run, from a plan to a committed checkpoint; the same function with one process or many.
+
+A run reads nothing but its plan and the files that this names. When it is killed it leaves an attempt without
+a marker, which nothing loads, and the next run does the walk again from the parent: the result is the same.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+
+from features.errors import GemlineError
+from features.transform.schema import FeatureSchema
+from training import checkpoint, dcp_json
+from training.digest import Identity, sources_hash, tensors_hash
+from training.loop import Trainee, build, require_finite, score
+from training.parallel import Compute, agreed, barrier
+from training.plan import ModelRef, Plan
+from training.reader import Reader
+from training.recipes import Recipe
+from training.walk import Predictions, Say, Walked, walk
+
+
+def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
+    """Run a plan.
+
+    Args:
+        plan: what to walk, from what, to where.
+        compute: this process's place; see `training.parallel.join`.
+        say: told about progress, in lines; only rank 0's should reach a user.
+
+    Returns:
+        The committed folder, `<output>/attempt-<token>`, on every process.
+
+    Raises:
+        GemlineError: a file, checkpoint or number is not what it must be; nothing is committed then.
+    """
+    started = time.time()
+    token = checkpoint.begin(Path(plan.output)).token if compute.rank == 0 else 0
+    attempt = checkpoint.Attempt(Path(plan.output), agreed(token, compute))
+    parent = _parent_manifest(plan)
+    incumbent = checkpoint.verified(plan.incumbent) if plan.incumbent else None
+    reader = Reader(plan, [FeatureSchema.from_dict(incumbent["schema"])] if incumbent else [])
+    say(f"read {len(reader.histories.event_us):,} events of {len(reader.histories.user_ids):,} users")
+    predictions = Predictions(plan.schema)
+    if incumbent and plan.incumbent:
+        _score_incumbent(plan.incumbent, incumbent, reader, compute, predictions)
+        say(f"incumbent {plan.incumbent.digest[:12]} scored the rows of {plan.partition}")
+    trainee = build(plan.schema, plan.recipe, plan.seed, compute)
+    if plan.parent:
+        trainee.load(plan.parent)
+    walked = walk(trainee, reader, predictions, parent is None, say)
+    gate = reader.gate()
+    predictions.add(plan.partition, "candidate", gate, score(trainee, reader, gate))
+    checkpoint.save(trainee.tensors() | trainee.touches(), attempt)
+    if compute.rank == 0:
+        pq.write_table(predictions.table(), attempt.folder / checkpoint.PREDICTIONS)
+        manifest = _manifest(plan, walked, attempt, compute, parent)
+        manifest["metrics"]["seconds"] = round(time.time() - started, 1)
+        checkpoint.commit(attempt, manifest)
+        say(f"committed {manifest['digest'][:12]} in {time.time() - started:.0f} s at {attempt.folder}")
+    barrier(compute)
+    return attempt.folder
+
+
+def _parent_manifest(plan: Plan) -> dict[str, Any] | None:
+    """The verified manifest of the model to continue from; refuses one that does not fit.
+
+    Raises:
+        GemlineError: other inputs or sizes, or the walk would train twice on a day.
+    """
+    if plan.parent is None:
+        return None
+    manifest = checkpoint.verified(plan.parent)
+    same = manifest["schema"] == plan.schema.to_dict()
+    if not same or manifest["recipe"]["model"] != plan.recipe.to_dict()["model"]:
+        what = "sizes of GEM" if same else "schema"
+        raise GemlineError(
+            f"the parent {plan.parent.digest[:12]} was trained with another {what}; start cold (no parent), "
+            "or train with the parent's"
+        )
+    position = manifest["identity"]["position"]
+    if plan.walk and plan.walk[0] <= position:
+        raise GemlineError(
+            f"the parent {plan.parent.digest[:12]} has trained on label days up to {position}, the walk "
+            f"starts with {plan.walk[0]}; each pair is trained on once, so start the walk on the day after"
+        )
+    return manifest
+
+
+def _score_incumbent(
+    ref: ModelRef, manifest: dict[str, Any], reader: Reader, compute: Compute, predictions: Predictions
+) -> None:
+    """Let the incumbent score the very rows that the candidate will be judged on."""
+    schema, recipe = FeatureSchema.from_dict(manifest["schema"]), Recipe.from_dict(manifest["recipe"])
+    trainee: Trainee = build(schema, recipe, 0, compute)
+    trainee.load(ref)
+    rows, places = reader.gate(), {name: index for index, name in enumerate(schema.task_names)}
+    missing = sorted(set(reader.schema.task_names) - set(places))
+    if missing:
+        raise GemlineError(
+            f"the incumbent {ref.digest[:12]} has no tasks {missing}, so it cannot be compared; plan without"
+        )
+    given = score(trainee, reader, rows)[:, [places[name] for name in reader.schema.task_names]]
+    predictions.add(reader.plan.partition, "incumbent", rows, given)
+
+
+def _manifest(
+    plan: Plan, walked: Walked, attempt: checkpoint.Attempt, compute: Compute, parent: dict[str, Any] | None
+) -> dict[str, Any]:
+    tensors = dcp_json.full_tensors(attempt.tensors)
+    require_finite(tensors)
+    last = plan.walk[-1] if plan.walk else parent["identity"]["position"] if parent else ""
+    identity = Identity(
+        tensors=tensors_hash(tensors),
+        position=last,
+        config={
+            "schema": plan.schema.to_dict(),
+            "recipe": plan.recipe.to_dict(),
+            "seed": plan.seed,
+            "world_size": compute.world,
+            "device": compute.device.type,
+        },
+        sources=sources_hash(),
+        consumed=_consumed(plan, walked, last),
+        parent=plan.parent.digest if plan.parent else None,
+    )
+    return {
+        "digest": identity.digest(),
+        "world": plan.world,
+        "partition": plan.partition,
+        "schema": plan.schema.to_dict(),
+        "recipe": plan.recipe.to_dict(),
+        "consumed": [list(entry) for entry in identity.consumed],
+        "parent": None if plan.parent is None else {"path": plan.parent.path, "digest": plan.parent.digest},
+        "position": last,
+        "world_size": compute.world,
+        "metrics": _metrics(walked, tensors),
+        "identity": identity.to_dict(),
+        "torch": torch.__version__,
+    }
+
+
+def _consumed(plan: Plan, walked: Walked, last: str) -> tuple[tuple[str, str, str], ...]:
+    """What the weights depend on: examples and labels trained on, and the histories that those could see."""
+    found = [("examples", day, plan.examples[day].content_hash) for day in walked.consumed_examples]
+    found += [("labels", day, plan.labels[day].content_hash) for day in plan.walk]
+    if plan.walk:
+        found += [
+            ("user_history", day, entry.content_hash)
+            for day, entry in plan.user_history.items()
+            if day < last
+        ]
+    return tuple(sorted(found))
+
+
+def _metrics(walked: Walked, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    touched = {
+        name.removeprefix("touches."): int((tensor > 0).sum())
+        for name, tensor in tensors.items()
+        if name.startswith("touches.")
+    }
+    return {
+        "days": walked.days,
+        "scored": sum(day["scored"] for day in walked.days.values()),
+        "trained": sum(day["trained"] for day in walked.days.values()),
+        "steps": sum(day["steps"] for day in walked.days.values()),
+        "touched_rows": touched,
+    }

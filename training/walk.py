@@ -1,0 +1,153 @@
+"""Test, then train: the walk over label days, and the rows that a model is judged on.
+
+For each day in order: score the day's examples with a model that has seen nothing of them, then train on the
+pairs that became due on that day, each once. What a pair's first prediction was is kept, so every pair has a
+score that was made before training on it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date as _date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from features.transform.schema import FeatureSchema
+from training.loop import Trainee, score, train_on
+from training.metrics import Sample, normalized_entropy
+from training.reader import Reader, Rows
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Predictions:
+    """Scores by (day scored on, role), and the first one that each impression got."""
+
+    schema: FeatureSchema
+    parts: list[pa.Table] = field(default_factory=list)
+    first: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    def add(self, scored_day: str, role: str, rows: Rows, probability: np.ndarray) -> None:
+        """Keep the probabilities [N, T] of rows [N], of each task where it exists."""
+        surfaces = rows.columns["surface"].values
+        days = np.array([_iso(day) for day in rows.day], dtype=object)
+        for index, task in enumerate(self.schema.tasks):
+            exists = np.isin(surfaces, task.surfaces or self.schema.surfaces)
+            self.parts.append(_table(scored_day, days[exists], rows.impression_id[exists], task.name, role))
+            column = pa.array(probability[exists, index].astype(np.float64))
+            self.parts[-1] = self.parts[-1].append_column("prediction", column)
+        if role == "candidate":
+            keys = zip(rows.day.tolist(), rows.impression_id.tolist(), strict=True)
+            for key, values in zip(keys, probability, strict=True):
+                self.first.setdefault(key, values)
+
+    def as_served(self, rows: Rows) -> dict[str, Sample]:
+        """Labels of labelled rows beside their first prediction, by task; rows never scored are left out."""
+        assert rows.labels is not None
+        keys = list(zip(rows.day.tolist(), rows.impression_id.tolist(), strict=True))
+        held = np.array([key in self.first for key in keys], dtype=bool)
+        nothing = np.zeros((0, len(self.schema.tasks)))
+        given = np.array([self.first[key] for key in keys if key in self.first]) if held.any() else nothing
+        found = {}
+        for index, task in enumerate(self.schema.tasks):
+            due = rows.labels.mask[held, index] > 0
+            label, weight = rows.labels.label[held, index][due], rows.labels.weight[held, index][due]
+            found[task.name] = Sample.of(label, given[due, index], weight)
+        return found
+
+    def table(self) -> pa.Table:
+        """Columns scored_ds, ds, impression_id, task, role, prediction."""
+        return pa.concat_tables(self.parts)
+
+
+@dataclass
+class Walked:
+    """What a walk did, for the manifest and the reports.
+
+    Attributes:
+        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined).
+        consumed_examples: days whose examples were trained on.
+    """
+
+    days: dict[str, dict[str, Any]] = field(default_factory=dict)
+    consumed_examples: set[str] = field(default_factory=set)
+
+
+def walk(trainee: Trainee, reader: Reader, predictions: Predictions, cold: bool, say: Say) -> Walked:
+    """Walk the plan's days in order, scoring each before training on it.
+
+    Args:
+        trainee: changes.
+        reader: gives the days.
+        predictions: gets a row for every scored example and task.
+        cold: whether the model starts here, so that its biases may start at the first labels' rates.
+        say: told one line a day.
+    """
+    walked, started = Walked(), set() if cold else set(trainee.schema.task_names)
+    days = reader.plan.walk
+    for number, day in enumerate(days, start=1):
+        today = reader.examples(day)
+        predictions.add(day, "candidate", today, score(trainee, reader, today))
+        due = reader.labelled(day)
+        if cold:
+            started |= start_biases(trainee, due, started)
+        losses = list(train_on(trainee, reader, due, f"walk {day}"))
+        walked.consumed_examples |= {_iso(ordinal) for ordinal in np.unique(due.day)}
+        walked.days[day] = _summary(predictions.as_served(due), len(today), len(due), losses)
+        say(f"walk {number}/{len(days)} {day}: {_line(walked.days[day])}")
+    return walked
+
+
+def start_biases(trainee: Trainee, due: Rows, started: set[str]) -> set[str]:
+    """Start each task at the base rate of the first labels that hold both classes, before training on them.
+
+    Returns:
+        The tasks that were started now.
+    """
+    assert due.labels is not None
+    rates = {}
+    for index, task in enumerate(trainee.schema.task_names):
+        weight = due.labels.weight[:, index].astype(np.float64) * due.labels.mask[:, index]
+        positive = float((weight * due.labels.label[:, index]).sum())
+        if task not in started and 0 < positive < weight.sum():
+            rates[task] = positive / float(weight.sum())
+    trainee.gem.start_at(rates)
+    return set(rates)
+
+
+def _summary(samples: dict[str, Sample], scored: int, trained: int, losses: list[float]) -> dict[str, Any]:
+    entropies = {task: normalized_entropy(sample) for task, sample in samples.items()}
+    return {
+        "scored": scored,
+        "trained": trained,
+        "steps": len(losses),
+        "loss": float(np.mean(losses)) if losses else None,
+        "as_served_ne": {task: value.number for task, value in entropies.items()},
+    }
+
+
+def _line(summary: dict[str, Any]) -> str:
+    entropies = [
+        f"{task} {value:.3f}" for task, value in summary["as_served_ne"].items() if value is not None
+    ]
+    served = f", as-served NE {', '.join(entropies)}" if entropies else ""
+    return f"{summary['scored']:,} scored, {summary['trained']:,} trained{served}"
+
+
+def _table(scored_day: str, days: np.ndarray, impressions: np.ndarray, task: str, role: str) -> pa.Table:
+    rows = len(impressions)
+    return pa.table(
+        {
+            "scored_ds": pa.array([scored_day] * rows, pa.string()),
+            "ds": pa.array(days, pa.string()),
+            "impression_id": pa.array(impressions, pa.int64()),
+            "task": pa.array([task] * rows, pa.string()),
+            "role": pa.array([role] * rows, pa.string()),
+        }
+    )
+
+
+def _iso(ordinal: int) -> str:
+    return _date.fromordinal(int(ordinal)).isoformat()
