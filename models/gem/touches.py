@@ -8,7 +8,7 @@ from models.gem.interfaces import Inputs
 
 
 class TouchCounters(nn.Module):
-    """One int64 counter per row of every table, local to this process: training adds them up when it saves.
+    """One int64 counter per row of every table, local to this process.
 
     The buffers are not part of `state_dict`: their local values differ between ranks, so only the sum may be
     saved.
@@ -26,7 +26,7 @@ class TouchCounters(nn.Module):
 
     @torch.no_grad()
     def update(self, embeddings: Embeddings, batch: Inputs) -> None:
-        """Count the rows that a training step on `batch` moves: those of examples with at least one due label.
+        """Count the rows that a training step on `batch` moves: those of examples with a due label.
 
         An event counts once per history, however many candidates saw it.
         """

@@ -1,7 +1,7 @@
 """Decayed sums of events: how much, how often, how recently, and none of it growing with the log.
 
 sum_k = sum over events of w_type,k exp(-age / tau_k) with learned taus. A plain sum grows as a user's history
-grows, and was seen to ruin calibration; divided by tau (1 - exp(-span / tau)), the same sum of one event a day
+grows, and was seen to ruin calibration; divided by tau (1 - exp(-span / tau)), the sum of one event a day
 over the observed span, it is a rate.
 """
 

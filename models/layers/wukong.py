@@ -14,12 +14,12 @@ from models.layers.norm import normalise
 
 
 def low_rank_fm(x_BND: Tensor, y_NK: Tensor) -> Tensor:
-    """Interactions X (X^T Y), [B, n, k], in O(n d k): all pairs without the n x n Gram matrix."""
+    """X (X^T Y), [B, n, k]: all pairs of tokens in O(n d k), without the n x n Gram matrix."""
     return x_BND @ (x_BND.transpose(1, 2) @ y_NK)
 
 
 class WukongLayer(nn.Module):
-    """X -> LN([FMB(X); LCB(X)] + R(X)), R the identity when the token count stays and a learned map otherwise.
+    """X -> LN([FMB(X); LCB(X)] + R(X)), R the identity when the token count stays, else learned.
 
     Args:
         tokens: n.

@@ -1,0 +1,72 @@
+"""The feature schema: JSON round trip, and every contradiction named."""
+
+from dataclasses import replace
+
+import pytest
+
+from features.errors import GemlineError
+from features.transform.schema import (
+    Categorical,
+    Dense,
+    FeatureSchema,
+    History,
+    HistoryField,
+    SchemaError,
+    TaskSpec,
+)
+
+
+@pytest.fixture
+def schema() -> FeatureSchema:
+    return FeatureSchema(
+        categorical=(Categorical("ad_id", "ad"), Categorical("hour", "hour", "request")),
+        dense=(Dense("clicks", "count"), Dense("ctr", "ratio")),
+        history=History((HistoryField("ad_id", "ad", "ad_id"), HistoryField("store", "hour")), 20),
+        tables={"ad": 100, "hour": 26},
+        surfaces=("feed", "search"),
+        event_types=("click",),
+        tasks=(TaskSpec("click", True), TaskSpec("install", False, "click", ("feed",))),
+    )
+
+
+def test_round_trip_keeps_everything(schema: FeatureSchema) -> None:
+    assert FeatureSchema.from_json(schema.to_json()) == schema
+    assert FeatureSchema.from_dict(schema.to_dict()).to_json() == schema.to_json()
+
+
+def test_widths_and_lookups(schema: FeatureSchema) -> None:
+    assert schema.dense_width == 4
+    assert schema.task_names == ("click", "install")
+    assert schema.categorical_of("hour").side == "request"
+    with pytest.raises(SchemaError, match="no categorical feature 'nope'"):
+        schema.categorical_of("nope")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"categorical": (Categorical("a", "ad"), Categorical("a", "ad"))}, "more than once"),
+        ({"categorical": (Categorical("ad_id", "nope"),)}, "table 'nope'"),
+        ({"tables": {"ad": 1, "hour": 26}}, "at least 2"),
+        ({"history": History((HistoryField("ad_id", "ad", "nope"),))}, "no categorical"),
+        ({"history": History((HistoryField("ad_id", "ad", "hour"),))}, "another table"),
+        ({"history": History((), 0)}, "length"),
+        ({"dense": (Dense("x", "sum"),)}, "kind 'sum'"),  # type: ignore[arg-type]
+        ({"tasks": (TaskSpec("click"),)}, "primary"),
+        ({"tasks": (TaskSpec("click", True, "nope"),)}, "parent 'nope'"),
+        ({"tasks": (TaskSpec("click", True, "click"),)}, "no other task"),
+        ({"tasks": (TaskSpec("click", True, None, ("tv",)),)}, "tv"),
+        ({"surfaces": ()}, "at least one"),
+    ],
+)
+def test_contradictions_are_refused(schema: FeatureSchema, change: dict[str, object], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        replace(schema, **change)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"history": {"fields": [{"nam": 1}]}, "categorical": []}']
+)
+def test_bad_json_is_one_clear_error(text: str) -> None:
+    with pytest.raises(GemlineError, match="schema"):
+        FeatureSchema.from_json(text)

@@ -1,0 +1,142 @@
+"""GEM as a whole: finite on odd batches, blind to order and sharing, and better than popularity."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from features.transform.batch import Batch
+from features.transform.schema import FeatureSchema, History
+from models.gem.config import GemConfig
+from models.gem.loss import gem_loss
+from models.gem.model import Gem
+
+Toy = Callable[..., Batch]
+SMALL = GemConfig(dim=8, seeds=4, summary_tokens=2, wukong_hidden=(16,), head_hidden=(16, 8), history_block=8)
+
+
+def trained(model: Gem) -> Gem:
+    """Give zero rows something to say."""
+    torch.manual_seed(5)
+    for module in model.embeddings.collection.embeddings.values():
+        torch.nn.init.normal_(module.weight, std=0.3)
+    torch.nn.init.normal_(model.linear_numbers.weight, std=0.1)
+    return model
+
+
+def empty_histories(batch: Batch) -> Batch:
+    none = torch.zeros(0, dtype=torch.long)
+    return replace(
+        batch,
+        history_lengths=torch.zeros_like(batch.history_lengths),
+        history={name: none for name in batch.history},
+        history_age=torch.zeros(0),
+        history_type=none,
+        history_span=torch.zeros_like(batch.history_span),
+    )
+
+
+@pytest.mark.parametrize("shape", ["empty", "one row", "no history", "plain"])
+def test_odd_batches_give_finite_logits_and_gradients(schema: FeatureSchema, toy: Toy, shape: str) -> None:
+    batch, model = toy(schema, requests=4), Gem(schema, SMALL)
+    batch = {
+        "empty": batch.rows([]),
+        "one row": batch.rows([3]),
+        "no history": empty_histories(batch),
+        "plain": batch,
+    }[shape]
+    logits = model(batch)
+    assert logits.shape == (len(batch), 2) and logits.dtype == torch.float32
+    gem_loss(logits, batch, schema).total().backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert torch.isfinite(logits).all() and grads and all(torch.isfinite(grad).all() for grad in grads)
+
+
+def test_scores_do_not_depend_on_company_order_or_sharing(schema: FeatureSchema, toy: Toy) -> None:
+    batch, model = toy(schema, requests=6), trained(Gem(schema, SMALL))
+    whole = model(batch)
+    order = torch.randperm(len(batch))
+    torch.testing.assert_close(model(batch.rows(order)), whole[order], rtol=1e-4, atol=1e-5)
+    for index in (0, 17, 47):
+        torch.testing.assert_close(model(batch.rows([index]))[0], whole[index], rtol=1e-4, atol=1e-5)
+
+
+def test_feature_order_of_the_batch_does_not_matter(schema: FeatureSchema, toy: Toy) -> None:
+    batch, model = toy(schema, requests=3), trained(Gem(schema, SMALL))
+    turned = replace(
+        batch,
+        categorical=dict(reversed(batch.categorical.items())),
+        history=dict(reversed(batch.history.items())),
+    )
+    assert torch.equal(model(turned), model(batch))
+
+
+def test_the_request_side_does_not_see_the_candidate(schema: FeatureSchema, toy: Toy) -> None:
+    batch, model = toy(schema, requests=5), trained(Gem(schema, SMALL))
+    other = {**batch.categorical, "ad_id": batch.categorical["ad_id"].flip(0)}
+    results = []
+    for changed in (batch, replace(batch, categorical=other)):
+        found, events = model.embeddings(changed)
+        results.append(
+            model._encode_requests(changed, torch.stack([found[n] for n in model.names], 1), events)
+        )
+    torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
+    assert not torch.equal(model(batch), model(replace(batch, categorical=other)))
+
+
+def test_never_trained_rows_score_alike_and_all_seen_rows_learn(schema: FeatureSchema, toy: Toy) -> None:
+    batch, model = toy(schema, requests=40), Gem(schema, SMALL)
+    gem_loss(model(batch), batch, schema).total().backward()
+    model.count_touches(batch)
+    for table, module in model.embeddings.collection.embeddings.items():
+        assert not module.weight.any()
+        moved = module.weight.grad.abs().sum(1) > 0
+        assert torch.equal(moved, model.touch_counts[table] > 0), table
+
+
+def test_a_cold_model_can_start_at_the_base_rate(schema: FeatureSchema, toy: Toy) -> None:
+    model, batch = Gem(schema, SMALL), toy(schema, requests=40)
+    before = model(batch)
+    model.start_at({"purchase": 0.001})
+    shift = model(batch) - before
+    torch.testing.assert_close(shift[:, 0], torch.full((320,), math.log(0.001 / 0.999)), rtol=1e-4, atol=1e-4)
+    assert not shift[:, 1].any()
+    with pytest.raises(ValueError, match="'nope'"):
+        model.start_at({"nope": 0.1})
+
+
+def test_a_schema_without_history_or_dense_features_works(schema: FeatureSchema, toy: Toy) -> None:
+    bare = replace(schema, history=History(), dense=())
+    batch = toy(bare, requests=3)
+    assert batch.dense.shape == (24, 0)
+    assert torch.isfinite(Gem(bare, SMALL)(batch)).all()
+
+
+def normalised_entropy(probability: torch.Tensor, label: torch.Tensor) -> float:
+    loss = torch.nn.functional.binary_cross_entropy(probability, label)
+    return float(loss / torch.nn.functional.binary_cross_entropy(label.mean().expand_as(label), label))
+
+
+def test_gem_beats_popularity_in_one_pass(schema: FeatureSchema, toy: Toy) -> None:
+    torch.manual_seed(0)
+    train, test = toy(schema, seed=1, requests=900), toy(schema, seed=2, requests=250)
+    model = Gem(schema, replace(SMALL, dim=16))
+    model.start_at({"purchase": float(train.label[:, 0].mean())})
+    tables = list(model.embeddings.parameters())
+    others = [p for name, p in model.named_parameters() if not name.startswith("embeddings.")]
+    optimizer = torch.optim.Adam([{"params": tables, "lr": 1e-2}, {"params": others, "lr": 3e-3}])
+    for start in range(0, len(train), 120):
+        part = train.rows(slice(start, start + 120))
+        optimizer.zero_grad()
+        gem_loss(model(part), part, schema).total().backward()
+        optimizer.step()
+    with torch.no_grad():
+        gem = normalised_entropy(model(test)[:, 0].sigmoid(), test.label[:, 0])
+    rows, base = schema.tables["ad"], train.label[:, 0].mean()
+    shown = torch.bincount(train.categorical["ad_id"], minlength=rows)
+    bought = torch.bincount(train.categorical["ad_id"], weights=train.label[:, 0], minlength=rows)
+    rate = ((bought + 10 * base) / (shown + 10)).float()[test.categorical["ad_id"]]
+    popularity = normalised_entropy(rate, test.label[:, 0])
+    assert gem < popularity - 0.03, (gem, popularity)
