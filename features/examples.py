@@ -24,7 +24,7 @@ from features.days import day_bounds, day_range, shift
 from features.instants import local_day, wall_clock
 from features.schema_of import SURFACE_ID, ad_statistics, categorical_columns, user_statistics
 from features.store.historical import join_as_of
-from features.store.repo import feature_store
+from features.store.repo import require_applied
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -50,6 +50,20 @@ def examples(spark: "SparkSession", world: "World", days: Sequence[str], tables:
     users = _attributes(world, days, tables, "users", "user_id", impressions)
     ads = _attributes(world, days, tables, "ads", "ad_id", impressions)
     return assembled(with_stats, users, ads, world)
+
+
+def expected_rows(
+    spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables"
+) -> dict[str, int]:
+    """Day -> number of examples that it must have: one for each impression."""
+    counted = tables.read("impressions", days).groupBy("ds").count().collect()
+    return dict.fromkeys(days, 0) | {row["ds"]: row["count"] for row in counted}
+
+
+def expected_rows(world: "World", days: Sequence[str], tables: "Tables") -> dict[str, int]:
+    """Day -> exact number of rows that `examples` must have: that of its impressions, as published."""
+    published = tables.ledger.published("impressions")
+    return {ds: published[ds].rows for ds in days}
 
 
 def assembled(impressions: "DataFrame", users: "DataFrame", ads: "DataFrame", world: "World") -> "DataFrame":
@@ -90,13 +104,19 @@ def _with_statistics(
         return impressions.select("*", *nothing)
     for table in ("user_stats", "ad_stats"):
         tables.require(table, needed)
-    feature_store(world, home)
+    require_applied(world, home)
     bounds = day_bounds(min(days), world.timezone)[0], day_bounds(max(days), world.timezone)[1]
     entities = impressions.select(
         "impression_id", "user_id", "ad_id", F.col("request_ts").alias("event_timestamp")
     )
     joined = join_as_of(spark, world, home, tables, entities, bounds, references)
-    return impressions.join(joined.drop("user_id", "ad_id", "event_timestamp"), "impression_id", "left")
+    joined = joined.drop("user_id", "ad_id", "event_timestamp").withColumn("_found", F.lit(True))
+    # rows in = rows out: a lost row ends the job here, a doubled one at the key's expectation
+    lost = F.raise_error(
+        F.concat(F.lit("the feature join lost impression "), F.col("impression_id").cast("string"))
+    )
+    whole = impressions.join(joined, "impression_id", "left")
+    return whole.withColumn("ds", F.when(F.col("_found"), F.col("ds")).otherwise(lost)).drop("_found")
 
 
 def statistics_days(world: "World", days: Sequence[str]) -> list[str]:

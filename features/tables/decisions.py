@@ -45,7 +45,7 @@ class Decisions(AppendLog[ModelDecision]):
 
     def of_day(self, model: str, ds: str) -> ModelDecision | None:
         """What was decided last for a day."""
-        return self._by_day(model).get(ds)
+        return self.by_day(model).get(ds)
 
     def parent(self, model: str, ds: str) -> ModelDecision | None:
         """Newest promoted or carried model of a day before `ds`: training goes on from it."""
@@ -55,9 +55,10 @@ class Decisions(AppendLog[ModelDecision]):
         """Newest promoted model of a day before `ds`: the candidate is judged against it."""
         return self._newest(model, ds, ("promoted",))
 
-    def _by_day(self, model: str) -> dict[str, ModelDecision]:
+    def by_day(self, model: str) -> dict[str, ModelDecision]:
+        """Day to its newest decision."""
         return {row.ds: row for row in self.rows() if row.model == model}
 
     def _newest(self, model: str, ds: str, kinds: tuple[str, ...]) -> ModelDecision | None:
-        days = {day: row for day, row in self._by_day(model).items() if day < ds and row.decision in kinds}
+        days = {day: row for day, row in self.by_day(model).items() if day < ds and row.decision in kinds}
         return days[max(days)] if days else None

@@ -1,0 +1,139 @@
+"""The `gemline` command: what a user runs from a shell. Every fault that a user can mend is one sentence and exit code 1."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from features.errors import GemlineError
+
+
+class PlainErrors(click.Group):
+    """A group that prints a GemlineError as its sentence."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except GemlineError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=PlainErrors)
+def main() -> None:
+    """Run a GEM-style ads-ranking pipeline: tables, features, training, gates and releases of a world."""
+    warnings.filterwarnings("ignore", message="Function|Class|Parameter")
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+
+
+@main.command()
+def doctor() -> None:
+    """Say what is missing or mismatched on this machine, and how to mend it."""
+    from orchestration.doctor import report
+
+    text, healthy = report()
+    click.echo(text)
+    if not healthy:
+        raise SystemExit(1)
+
+
+@main.command()
+@click.option("--world", default="complete_journey", show_default=True, help="Name of a world.")
+def demo(world: str) -> None:
+    """Run the graph on a shipped world and show what came of it."""
+    from orchestration.demo import demo as run_demo
+    from orchestration.doctor import require
+
+    require(("java", "jars", "packages"))
+    run_demo(world, click.echo)
+
+
+@main.command()
+@click.option("--world", required=True, help="Name of a world, or the path of a world file, which is added first.")
+@click.option("--start", required=True, help="First day of the tables.")
+@click.option("--end", required=True, help="Last day.")
+@click.option("--train-from", help="First day that trains and releases a model; default: only the last day.")
+def run(world: str, start: str, end: str, train_from: str | None) -> None:
+    """Run the graph on your own logs: tables of all days in one range run, then models day by day in date order."""
+    from features.days import day_range
+    from features.worlds import load_world
+    from features.worlds.load import add_world
+    from orchestration.doctor import require
+    from orchestration.running import run_day, run_range
+
+    require(("java", "jars", "packages"))
+    name = add_world(Path(world)).name if world.endswith((".yaml", ".yml")) else load_world(world).name
+    run_range(name, "tables_job", start, end)
+    for ds in day_range(train_from or end, end):
+        run_day(name, "gem_job", ds)
+        click.echo(f"{ds}: done")
+
+
+@main.group(name="world")
+def world_group() -> None:
+    """World files: what a log means."""
+
+
+@world_group.command(name="list")
+def world_list() -> None:
+    """Name all worlds."""
+    from features.worlds import load_world, world_names
+
+    for name in world_names():
+        loaded = load_world(name)
+        click.echo(f"{name}\t{loaded.title}{' (synthetic)' if loaded.synthetic else ''}")
+
+
+@world_group.command(name="add")
+@click.argument("file", type=click.Path(path_type=Path))
+def world_add(file: Path) -> None:
+    """Check a world FILE, keep a copy, and give it a code location in the Dagster UI."""
+    from features.worlds.load import add_world
+    from orchestration.locations import write_workspace
+
+    name = add_world(file).name
+    click.echo(f"world {name} is known; its code location is in {write_workspace()}")
+
+
+@main.command()
+@click.option("--world", default="complete_journey", show_default=True)
+@click.option("--user", "users", type=int, multiple=True, required=True, help="User id; may be repeated.")
+@click.option("--ad", "ads", type=int, multiple=True, help="Ad id; may be repeated.")
+@click.option("--at", help="An instant (ISO 8601): historical features as of then. Without it: the online store, now.")
+def features(world: str, users: Sequence[int], ads: Sequence[int], at: str | None) -> None:
+    """Print features from Feast, online or as of an instant."""
+    from orchestration.feature_query import feature_table
+
+    click.echo(feature_table(world, users, ads, at))
+
+
+@main.command()
+@click.argument("table")
+@click.argument("day")
+@click.option("--world", default="complete_journey", show_default=True)
+@click.option("--reason", required=True, help="Why this content may pass; it is kept in the ledger.")
+def waive(table: str, day: str, world: str, reason: str) -> None:
+    """Accept the content of a TABLE's failed audit of a DAY; then materialize the day again."""
+    from orchestration.resources import WorldResource
+
+    gate = WorldResource(world_name=world).tables().waive(table, day, reason)
+    click.echo(f"{table} of {day}: content {gate.content_hash} is waived; materialize the day again to publish it")
+
+
+@main.command()
+@click.option("--world", default="complete_journey", show_default=True)
+@click.option("--reason", required=True, help="Kept in the release record.")
+def rollback(world: str, reason: str) -> None:
+    """Point the live GEM release back to the one before it."""
+    from features.home import Home
+    from serving import releases
+
+    release = releases.rollback(Home.of(world).releases, "gem", reason)
+    click.echo(f"live: {release.ds} {release.digest}")
+
+
+if __name__ == "__main__":
+    main()

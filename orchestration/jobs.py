@@ -1,0 +1,33 @@
+"""Jobs: one a stage group, the range-capable tables, and the whole day."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from features.worlds import World
+from orchestration.partitions import day_axis
+from orchestration.publishing import asset_key
+
+
+def world_jobs(world: World) -> Sequence["dg.UnresolvedAssetJobDefinition"]:  # type: ignore[name-defined]
+    """Jobs `ingest`, `features` and `gem` for the groups, `tables` (range runs), and `daily` (everything of a day)."""
+    groups = {name: dg.AssetSelection.groups(name) for name in ("ingest", "features", "gem")}
+    tables = groups["ingest"] | groups["features"]
+    axis = day_axis(world)
+    return [
+        dg.define_asset_job("ingest_job", groups["ingest"], partitions_def=axis, description="Raw log to gated tables."),
+        dg.define_asset_job("features_job", groups["features"], partitions_def=axis, description="Tables to examples."),
+        dg.define_asset_job("gem_job", groups["gem"], partitions_def=axis, description="Train, judge and release GEM."),
+        dg.define_asset_job("tables_job", tables, partitions_def=axis, description="All tables; may run as a range."),
+        dg.define_asset_job(
+            "daily_job",
+            tables | groups["gem"],
+            partitions_def=axis,
+            description=f"A whole day of {world.title}, from raw log to release; the daily retrain.",
+        ),
+    ]
+
+
+def first_output(world: World) -> dg.AssetKey:
+    """The asset whose newest partition is the newest ingested day."""
+    return asset_key(world, "impressions")

@@ -1,0 +1,83 @@
+"""Running jobs from a shell: in this process, recorded in the same Dagster instance that the UI shows.
+
+One process means one JVM for a whole range of tables and for any number of days after it.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
+
+from features.errors import GemlineError
+from orchestration.definitions import build
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Wall time of one step of a run."""
+
+    run: str
+    step: str
+    seconds: float
+
+
+def instance() -> dg.DagsterInstance:
+    """The Dagster instance of `DAGSTER_HOME`.
+
+    Raises:
+        GemlineError: `DAGSTER_HOME` is unset or holds no dagster.yaml.
+    """
+    home = os.environ.get("DAGSTER_HOME")
+    if not home or not (Path(home) / "dagster.yaml").exists():
+        raise GemlineError(
+            "DAGSTER_HOME is not set to a folder with a dagster.yaml; run through make, or `make home` and "
+            "`export DAGSTER_HOME=$PWD/.gemline/dagster`"
+        )
+    return dg.DagsterInstance.get()
+
+
+def run_range(world_name: str, job: str, first: str, last: str) -> list[StepTime]:
+    """Run a job once over all days from `first` to `last`.
+
+    Raises:
+        GemlineError: the run failed; carries the first failed step's own sentence.
+    """
+    tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
+    return _run(world_name, job, f"{first}..{last}", tags=tags)
+
+
+def run_day(world_name: str, job: str, ds: str) -> list[StepTime]:
+    """Run a job for one day.
+
+    Raises:
+        GemlineError: as `run_range`.
+    """
+    return _run(world_name, job, ds, partition_key=ds)
+
+
+def _run(world_name: str, job: str, label: str, **how: object) -> list[StepTime]:
+    defs = build(world_name)
+    started = time.time()
+    with instance() as shared:
+        result = defs.resolve_job_def(job).execute_in_process(instance=shared, raise_on_error=False, **how)  # type: ignore[arg-type]
+        stats = shared.get_run_step_stats(result.run_id)
+    if not result.success:
+        raise GemlineError(f"{job} of {label} failed: {_first_failure(result)}")
+    steps = [StepTime(label, step.step_key.split("__")[-1], (step.end_time or 0) - (step.start_time or 0)) for step in stats]
+    spent = sum(step.seconds for step in steps)
+    return [*steps, StepTime(label, "(between steps)", max(time.time() - started - spent, 0.0))]
+
+
+def _first_failure(result: dg.ExecuteInProcessResult) -> str:
+    for event in result.all_events:
+        if event.is_step_failure:
+            data = event.step_failure_data
+            described = data.user_failure_data.description if data.user_failure_data else None
+            return f"{event.step_key}: {described or (data.error.message if data.error else 'no message')}".strip()
+    return "see the run in the Dagster UI"

@@ -1,0 +1,139 @@
+"""Judging one day's model: evaluation tables of what was served, and the decision of the gate.
+
+Reads labels that became due on the day (`training.judging`), the predictions made before training on them, and popularity with
+the same cut-off as control.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from training import baselines, evaluate, gate
+from training.judging import PAIR, Scored, as_served, due_pairs, gate_rows, predictions_of, window_start
+
+if TYPE_CHECKING:
+    from features.tables import Tables
+
+POOLED_DAYS = 14
+"""Days of the pooled as-served comparison, and how far back the gate may look for evidence."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is known of a day's candidate.
+
+    Attributes:
+        decision: promoted, carried or rejected, with reason and evidence.
+        served: metrics by task and surface of pairs due on the day, as served.
+        pooled: the same over the last `POOLED_DAYS` days.
+        against_popularity: GEM against popularity refitted each day, paired, pooled over these days.
+    """
+
+    decision: gate.Decision
+    served: list[evaluate.MetricRow]
+    pooled: list[evaluate.MetricRow]
+    against_popularity: list[evaluate.MetricRow]
+
+    def markdown(self) -> str:
+        """All tables for people."""
+        parts = [
+            ("Due on the day, as served", self.served),
+            (f"Due in the last {POOLED_DAYS} days, as served", self.pooled),
+            (f"Against popularity refitted each day (difference = GEM - popularity), {POOLED_DAYS} days", self.against_popularity),
+        ]
+        return "\n\n".join(f"### {title}\n\n{evaluate.to_markdown(table)}" for title, table in parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, strict JSON."""
+        return {
+            "decision": self.decision.to_json(),
+            "served": evaluate.to_json(self.served),
+            "pooled": evaluate.to_json(self.pooled),
+            "against_popularity": evaluate.to_json(self.against_popularity),
+            "markdown": self.markdown(),
+        }
+
+    def plotted(self) -> dict[str, float]:
+        """Numbers of primary and other tasks over all surfaces, for a plot a day; what is undefined is left out."""
+        found = {}
+        for name, table in (("", self.served), (f"_{POOLED_DAYS}d", self.pooled)):
+            for row in table:
+                if row.surface is not None:
+                    continue
+                found[f"positives_{row.task}{name}"] = float(row.counts.positives)
+                for metric, estimate in row.estimates.items():
+                    if estimate.value.number is not None:
+                        found[f"{metric}_{row.task}{name}"] = estimate.value.number
+        return found
+
+    def write(self, path: Path) -> Path:
+        """Write the JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.to_json(), indent=1, allow_nan=False), encoding="utf-8")
+        return path
+
+
+def judge(tables: "Tables", model: str, ds: str, digest: str, look_back: int) -> Judgement:
+    """Judge the candidate `digest` of day `ds` on what it has not trained on.
+
+    Args:
+        tables: with `labels`, `examples` and `predictions` of the day published.
+        model: model line.
+        ds: day P.
+        digest: of the candidate.
+        look_back: days that popularity learns from.
+    """
+    world = tables.world
+    pairs = due_pairs(tables, window_start(tables, ds, look_back + POOLED_DAYS), ds)
+    chain = [*_accepted(tables, model, ds), Scored(ds, digest)]
+    recent = pairs[pairs["label_ds"] >= window_start(tables, ds, POOLED_DAYS)]
+    served = as_served(recent, predictions_of(tables, chain))
+    gates = [_gate(tables, model, pairs, entry, look_back) for entry in chain if entry.ds in set(recent["label_ds"])]
+    earlier = pd.concat(gates[:-1]) if len(gates) > 1 else None
+    n_min = world.min_positives
+    return Judgement(
+        decision=gate.decide(gates[-1], [task.name for task in world.primary_tasks], n_min, earlier=earlier),
+        served=evaluate.as_served(served, ds, 1, n_min, day_column="label_ds"),
+        pooled=evaluate.evaluate(served, n_min),
+        against_popularity=_against_popularity(tables, pairs, served, look_back),
+    )
+
+
+def _accepted(tables: "Tables", model: str, ds: str) -> list[Scored]:
+    kept = ("promoted", "carried")
+    rows = [row for row in tables.decisions.by_day(model).values() if row.ds < ds and row.decision in kept]
+    return [Scored(row.ds, row.digest) for row in sorted(rows, key=lambda row: row.ds)]
+
+
+def _gate(tables: "Tables", model: str, pairs: pd.DataFrame, candidate: Scored, look_back: int) -> pd.DataFrame:
+    """Candidate and incumbent of one day side by side on the primary pairs that became due on it."""
+    primary = [task.name for task in tables.world.primary_tasks]
+    own = gate_rows(pairs, predictions_of(tables, [candidate]), primary).rename(columns={"prediction": "candidate"})
+    incumbent = tables.decisions.incumbent(model, candidate.ds)
+    if incumbent is None:
+        popularity = baselines.popularity_at(pairs, candidate.ds, look_back)
+        own = own[own["task"].isin(list(popularity))]
+        other = own[["task", "ad_id", "surface"]].groupby("task", group_keys=False)
+        scores = [pd.Series(popularity[str(task)].predict(rows["ad_id"], rows["surface"]), rows.index) for task, rows in other]
+        own["incumbent"] = pd.concat(scores) if scores else pd.Series(dtype=float)
+    else:
+        given = predictions_of(tables, [Scored(candidate.ds, incumbent.digest)])
+        rival = gate_rows(pairs, given, primary).rename(columns={"prediction": "incumbent"})
+        own = own.merge(rival[["label_ds", *PAIR, "incumbent"]], on=["label_ds", *PAIR], validate="one_to_one")
+    return own.assign(gate_ds=candidate.ds)
+
+
+def _against_popularity(
+    tables: "Tables", pairs: pd.DataFrame, served: pd.DataFrame, look_back: int
+) -> list[evaluate.MetricRow]:
+    """GEM minus popularity refitted each day with the walk's cut-off, on the primary pairs that both scored."""
+    primary = served[served["task"].isin([task.name for task in tables.world.primary_tasks])]
+    rival = baselines.popularity_by_day(pairs, sorted(set(primary["ds"])), look_back)
+    both = primary.merge(rival.rename(columns={"prediction": "popularity"}), on=PAIR, validate="one_to_one")
+    if both.empty:
+        return []
+    other = both.drop(columns="prediction").rename(columns={"popularity": "prediction"})
+    return evaluate.compare(both.drop(columns="popularity"), other, tables.world.min_positives)
