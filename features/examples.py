@@ -60,12 +60,6 @@ def expected_rows(
     return dict.fromkeys(days, 0) | {row["ds"]: row["count"] for row in counted}
 
 
-def expected_rows(world: "World", days: Sequence[str], tables: "Tables") -> dict[str, int]:
-    """Day -> exact number of rows that `examples` must have: that of its impressions, as published."""
-    published = tables.ledger.published("impressions")
-    return {ds: published[ds].rows for ds in days}
-
-
 def assembled(impressions: "DataFrame", users: "DataFrame", ads: "DataFrame", world: "World") -> "DataFrame":
     """Put the columns of examples together.
 

@@ -82,7 +82,7 @@ def labels_of(log: Log, days: Sequence[str]) -> "DataFrame":
     Returns:
         ds, impression_id, task, label (0 or 1), weight, label_ds.
     """
-    primary = primary_positives(log)
+    primary = primary_positives(log, log.impressions.where(_any_due(log, days)))
     parts = [_task_labels(log, task, days) for task in log.world.tasks]
     pairs = reduce(lambda left, right: left.unionByName(right), parts)
     joined = pairs.join(primary, ["impression_id"], "left")
@@ -141,25 +141,22 @@ def _last_instant(task: Task) -> "Column":
     return later(F.col("request_ts"), task.window)
 
 
-def _candidates(log: Log, task: Task, days: Sequence[str] | None) -> "DataFrame":
-    """Impressions on which a task exists apart from its parent, with `last_instant` and `label_ds`.
+def _candidates(log: Log, task: Task, days: Sequence[str]) -> "DataFrame":
+    """Impressions on which a task exists apart from its parent and is due on the given days."""
+    may = log.impressions.where(_may_be_due(log, task, days))
+    return _timed(log, task, may).where(F.col("label_ds").isin(list(days)))
 
-    With `days`, those that can be due on them are read; a parent that closes later only delays a pair, so the
-    due day of the chain is found first.
-    """
-    frame = log.impressions
+
+def _timed(log: Log, task: Task, impressions: "DataFrame") -> "DataFrame":
+    """Impressions on which a task exists apart from its parent, with its `last_instant` and `label_ds`."""
     if task.surfaces:
-        frame = frame.where(F.col("surface").isin(list(task.surfaces)))
-    if days is not None:
-        frame = frame.where(_may_be_due(log, task, days))
-    chain = _chain(log, task)
-    closes = [later(_last_instant(link), link.lag) for link in chain]
+        impressions = impressions.where(F.col("surface").isin(list(task.surfaces)))
+    closes = [later(_last_instant(link), link.lag) for link in _chain(log, task)]
     due = F.greatest(*closes) if len(closes) > 1 else closes[0]
-    frame = frame.withColumn("last_instant", _last_instant(task)).withColumn(
-        "label_ds", local_day(due, log.world.timezone)
+    timed = impressions.withColumns(
+        {"last_instant": _last_instant(task), "label_ds": local_day(due, log.world.timezone)}
     )
-    frame = frame.where("last_instant is not null and last_instant >= request_ts")
-    return frame if days is None else frame.where(F.col("label_ds").isin(list(days)))
+    return timed.where("last_instant is not null and last_instant >= request_ts")
 
 
 def _chain(log: Log, task: Task) -> list[Task]:
@@ -180,6 +177,13 @@ def _may_be_due(log: Log, task: Task, days: Sequence[str]) -> "Column":
         return F.col("ds") <= max(days)
     start, end = day_bounds(min(days), log.world.timezone)[0], day_bounds(max(days), log.world.timezone)[1]
     return (F.col("window_end") >= instant(start - task.lag)) & (F.col("window_end") <= instant(end))
+
+
+def _any_due(log: Log, days: Sequence[str]) -> "Column":
+    """A bound on stored columns for the impressions of which any task may be due."""
+    return reduce(
+        lambda left, right: left | right, [_may_be_due(log, task, days) for task in log.world.tasks]
+    )
 
 
 def _due(log: Log, task: Task, days: Sequence[str]) -> "DataFrame":
@@ -225,11 +229,11 @@ def _known_days(log: Log, task: Task, wanted: "DataFrame", *, only_due: bool = F
 
 def _of_task(log: Log, task: Task, wanted: "DataFrame") -> "DataFrame":
     """The same impressions under another task: its own window, due day and parent."""
-    own = _candidates(log, task, None).join(wanted.select("impression_id"), "impression_id", "left_semi")
+    own = _timed(log, task, wanted)
     if task.parent is None:
         return own
     known = _known_days(log, log.task(task.parent), own).withColumnRenamed("known_ds", "parent_ds")
-    return own.join(known, "impression_id").where("parent_ds <= label_ds")
+    return own.join(known, "impression_id").where("parent_ds <= label_ds").drop("parent_ds")
 
 
 def _claims(log: Log, task: Task, impressions: "DataFrame") -> "DataFrame":
@@ -255,7 +259,7 @@ def _without_rivals(log: Log, task: Task, claims: "DataFrame") -> "DataFrame":
     """Claims whose outcome goes to no other impression, by what was known on the claim's `label_ds`."""
     match: list[str] = list(task.match)
     keys = [*match, "event_ts"]
-    rivals = _candidates(log, task, None)
+    rivals = _timed(log, task, log.impressions)
     rivals = rivals.join(claims.select(*match).distinct(), match, "left_semi")
     if task.parent is None:
         rivals = rivals.withColumn("exists_ds", F.lit(""))
@@ -271,13 +275,14 @@ def _without_rivals(log: Log, task: Task, claims: "DataFrame") -> "DataFrame":
     return claims.join(lost, ["impression_id", *keys], "left_anti")
 
 
-def primary_positives(log: Log) -> "DataFrame":
-    """impression_id, primary_known: first day on which a primary task's label of it was known to be 1."""
-    parts = []
-    for task in log.world.primary_tasks:
-        frame = _candidates(log, task, None)
-        if task.parent is not None:
-            frame = _of_task(log, task, frame)
-        parts.append(_known_days(log, task, frame, only_due=True))
+def primary_positives(log: Log, wanted: "DataFrame | None" = None) -> "DataFrame":
+    """impression_id, primary_known: first day on which a primary task's label of it was known to be 1.
+
+    Args:
+        log: everything.
+        wanted: of which impressions; of all when not given.
+    """
+    shown = log.impressions if wanted is None else wanted
+    parts = [_known_days(log, task, shown) for task in log.world.primary_tasks]
     known = reduce(lambda left, right: left.unionByName(right), parts)
     return known.groupBy("impression_id").agg(F.min("known_ds").alias("primary_known"))

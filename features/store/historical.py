@@ -17,7 +17,7 @@ from features.errors import GemlineError
 from features.instants import instant, later
 from features.store.definitions import SERVICE, view_specs
 from features.store.quiet import clean_session, quiet
-from features.store.repo import feature_store, pinned_store
+from features.store.repo import pinned_store, require_applied
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def historical_features(
     frame = _as_frame(spark, entities)
     edges = frame.agg(F.min(STAMP).alias("low"), F.max(STAMP).alias("high"))
     bounds = edges.select(F.unix_micros("low").alias("low"), F.unix_micros("high").alias("high")).first()
-    feature_store(world, home)
+    require_applied(world, home)
     if bounds is None or bounds["low"] is None:
         return _without_rows(frame, world, features)
     guards = [F.timestamp_micros(F.lit(edge)) for edge in (bounds["low"], bounds["high"])]

@@ -16,12 +16,17 @@ NAMED = (
 QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
 
 
+def ignore_named() -> None:
+    """Silence the warnings named above from here on: Feast repeats them at every read of its registry."""
+    for category, message in NAMED:
+        warnings.filterwarnings("ignore", message=message, category=category)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the warnings named above and what Feast prints; every other warning passes."""
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-        for category, message in NAMED:
-            warnings.filterwarnings("ignore", message=message, category=category)
+        ignore_named()
         yield
 
 

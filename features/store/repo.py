@@ -18,7 +18,7 @@ import yaml
 from features.errors import GemlineError
 from features.home import Home
 from features.store.definitions import Definitions, definitions, digest
-from features.store.quiet import quiet
+from features.store.quiet import ignore_named, quiet
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
@@ -52,6 +52,16 @@ def feature_store(world: World, home: Home) -> "FeatureStore":
     Raises:
         StoreStale: nothing was applied, or declarations have changed since.
     """
+    require_applied(world, home)
+    return _open(repo_settings(world, home))
+
+
+def require_applied(world: World, home: Home) -> None:
+    """Refuse a registry that does not hold the declarations of this code and world.
+
+    Raises:
+        StoreStale: as `feature_store`.
+    """
     current = digest(world, home.tables)
     applied = applied_digest(home)
     if applied != current:
@@ -60,7 +70,6 @@ def feature_store(world: World, home: Home) -> "FeatureStore":
             f"the feature store of world '{world.name}' {state}; materialize the asset "
             f"{world.name}/feature_store (or `python -m features.store.apply {world.name}`)"
         )
-    return _open(repo_settings(world, home))
 
 
 def apply(world: World, home: Home) -> str:
@@ -115,6 +124,7 @@ def _versions(tables: "Tables") -> dict[str, int]:
 def _open(settings: dict[str, Any]) -> "FeatureStore":
     from feast import FeatureStore, RepoConfig
 
+    ignore_named()
     with quiet():
         return FeatureStore(config=RepoConfig(**settings))
 

@@ -1,6 +1,6 @@
 """A hand-made log on `tiny`, published for real, on which examples and the feature store are tested.
 
-Days 7, 8 and 10 of March 2024 have impressions, the 9th is closed. New York is at UTC-5 until the 10th, 02:00.
+Days 7, 8 and 10 of March 2024 have impressions, the 9th is closed. New York is at UTC-5 until the 10th.
 """
 
 import functools

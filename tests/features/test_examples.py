@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from features.examples import HEAD, attributes_by_day, examples, statistics_days
+from features.examples import HEAD, attributes_by_day, examples, expected_rows, statistics_days
 from features.schema_of import schema_of
 from features.store.historical import historical_features
 from tests.features.frames import USERS, frame
@@ -51,6 +51,11 @@ def test_there_is_one_row_for_each_impression_with_its_own_fields(rows: dict[int
         assert {name: rows[row["impression_id"]][name] for name in ("user_id", "ad_id", "surface", "ds")} == {
             name: row[name] for name in ("user_id", "ad_id", "surface", "ds")
         }
+
+
+def test_the_expected_number_of_rows_is_that_of_the_impressions(tables: "Tables") -> None:
+    expected = expected_rows(tables.spark, tables.world, DAYS, tables)
+    assert expected == {ds: sum(row["ds"] == ds for row in SHOWN) for ds in DAYS}
 
 
 def test_columns_are_the_contract_and_the_schema(tables: "Tables", rows: dict[int, dict[str, Any]]) -> None:

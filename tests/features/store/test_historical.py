@@ -12,6 +12,7 @@ import pytest
 from features.errors import GemlineError
 from features.home import Home
 from features.schema_of import user_statistics
+from features.store.definitions import ONLINE_SERVICE
 from features.store.historical import historical_features
 from features.store.quiet import QUOTED_REGEX
 from features.store.repo import apply
@@ -160,5 +161,6 @@ def test_a_service_gives_all_its_features(spark: "SparkSession") -> None:
     tables = built(spark)
     ddl = "user_id BIGINT, ad_id BIGINT, event_timestamp TIMESTAMP"
     asked = frame(spark, ddl, [{"user_id": 1, "ad_id": 10, "event_timestamp": "2024-03-10 15:00:00"}])
-    row = historical_features(spark, tables.world, tables.home, tables, asked).first()
+    row = historical_features(spark, tables.world, tables.home, tables, asked, ONLINE_SERVICE).first()
+    assert row["recent_ad_id"] == [10, 11, 10]
     assert (row["user_events_3d"], row["ad_events_3d"], row["age_band"], row["topic"]) == (3.0, 3.0, 4, 1)
