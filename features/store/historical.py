@@ -94,12 +94,12 @@ def _retrieve(spark, world, home, tables, frame, edges, features) -> "DataFrame"
     for edge in edges:
         guard = spark.range(1).select(edge.alias(STAMP), F.lit(True).alias(GUARD))
         asked = asked.unionByName(guard, allowMissingColumns=True)
-    store, declared, folder = pinned_store(world, home, tables)
+    store, folder = pinned_store(world, home, tables)
     try:
         with clean_session(spark), quiet():
             job = store.get_historical_features(
                 entity_df=asked,
-                features=declared.services[features] if isinstance(features, str) else list(features),
+                features=store.get_feature_service(features) if isinstance(features, str) else list(features),
                 filter_by_created_timestamp=True,
             )
             joined = job.to_spark_df()

@@ -17,7 +17,7 @@ import yaml
 
 from features.errors import GemlineError
 from features.home import Home
-from features.store.definitions import Definitions, definitions, digest
+from features.store.definitions import definitions, digest
 from features.store.quiet import ignore_named, quiet
 from features.worlds.schema import World
 
@@ -98,11 +98,11 @@ def applied_digest(home: Home) -> str | None:
     return str(json.loads(record.read_text(encoding="utf-8"))["digest"]) if record.exists() else None
 
 
-def pinned_store(world: World, home: Home, tables: "Tables") -> "tuple[FeatureStore, Definitions, Path]":
+def pinned_store(world: World, home: Home, tables: "Tables") -> "tuple[FeatureStore, Path]":
     """A throw-away store whose sources are the versions that the ledger names.
 
     Returns:
-        The store, its declarations and the folder to remove when done. It has no online store.
+        The store and the folder to remove when done. It has no online store.
     """
     declared = definitions(world, home.tables, _versions(tables))
     folder = Path(mkdtemp(prefix="pinned-", dir=home.folder("cache")))
@@ -113,7 +113,7 @@ def pinned_store(world: World, home: Home, tables: "Tables") -> "tuple[FeatureSt
     store = _open(settings)
     with quiet():
         store.apply(declared.all(), partial=False)
-    return store, declared, folder
+    return store, folder
 
 
 def _versions(tables: "Tables") -> dict[str, int]:

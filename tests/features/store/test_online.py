@@ -64,7 +64,7 @@ def test_online_features_are_those_of_the_next_days_examples(filled: "Tables") -
         (online.ads.loc[10], [f.name for f in ad_statistics(world)] + list(world.ads.attributes)),
     ):
         for name in names:
-            assert row[name] == rows[7][name], name
+            assert (None if pd.isna(row[name]) else row[name]) == rows[7][name], name
             compared += 1
     assert compared == len(user_statistics(world)) + len(ad_statistics(world)) + 4
 
