@@ -79,10 +79,7 @@ def test_earlier_events_arrive_with_the_first_day_and_a_late_one_on_its_own(tiny
 
 def test_corrections_are_rows_of_their_own_day(tiny: dict) -> None:
     topics = [(row["ds"], row["topic"]) for row in tiny["ads"] if row["ad_id"] == 507]
-    assert topics == [(DAY, id_of("home")), ("2024-03-10", id_of("music"))] or topics[1] == (
-        "2024-03-10",
-        id_of("music"),
-    )
+    assert topics == [(DAY, id_of("food")), ("2024-03-10", id_of("music"))]
     assert all(row["available_ts"] == row["event_timestamp"] for row in tiny["ads"])
 
 
@@ -195,7 +192,8 @@ def test_a_row_without_an_impression_id_gets_one_from_its_key(
     spark: "SparkSession", log_world: LogWorld
 ) -> None:
     mapping = _mapping("impressions.csv")
-    columns = {name: raw for name, raw in mapping["columns"].items() if name != "impression_id"}  # type: ignore[attr-defined]
+    columns = dict(mapping["columns"])  # type: ignore[call-overload]
+    del columns["impression_id"]
     text = (
         IMPRESSIONS
         + _shown(1, f"{DAY}T12:00:00Z")
@@ -215,7 +213,8 @@ def test_each_refused_row_says_its_rule_file_and_content(spark: "SparkSession", 
     noon = f"{DAY}T12:00:00Z"
     impressions = [
         _shown(1, noon), _shown(1, noon, ad=6), _shown(2, noon, ad=""), _shown(3, "soon"), _shown(4, ""),
-        _shown(5, noon, surface="moon"), "6,6,1,5,feed,first," + noon + ",phone\n", "7,7\n", _shown(8, "2024-02-30T00:00:00Z"),
+        _shown(5, noon, surface="moon"), "6,6,1,5,feed,first," + noon + ",phone\n", "7,7\n",
+        _shown(8, "2024-02-30T00:00:00Z"),
     ]  # fmt: skip
     events = [
         {"user": 1, "ad": 5, "kind": "stare", "at": noon},
@@ -233,11 +232,13 @@ def test_each_refused_row_says_its_rule_file_and_content(spark: "SparkSession", 
     assert [row["impression_id"] for row in _rows(extracted)] == [1]
     assert _rules(extracted) == sorted(
         [
-            ("ads", "repeated ad_id and event_timestamp"), ("events", "malformed line"), ("events", "no user_id"),
+            ("ads", "repeated ad_id and event_timestamp"), ("events", "malformed line"),
+            ("events", "no user_id"),
             ("events", "unknown event_type"), ("impressions", "malformed line"), ("impressions", "no ad_id"),
             ("impressions", "no request_ts"), ("impressions", "position is no number"),
             ("impressions", "repeated impression_id"), ("impressions", "request_ts is no time"),
-            ("impressions", "request_ts is no time"), ("impressions", "unknown surface"), ("outcomes", "value is no number"),
+            ("impressions", "request_ts is no time"), ("impressions", "unknown surface"),
+            ("outcomes", "value is no number"),
         ]
     )  # fmt: skip
     moon = extracted.refused.where("rule = 'unknown surface'").first()  # type: ignore[union-attr]
