@@ -38,7 +38,7 @@ def test_sampling_is_exact_for_offset_and_for_weights(schema: FeatureSchema, toy
         return loss
 
     optimizer.step(closure)
-    # column 0 is primary (offset, no weights), column 1 is not (weights, no offset): both find the full log's rate
+    # column 0 is primary (offset, no weights), column 1 is not (weights, no offset): both find the rate
     assert bias.detach().sigmoid().tolist() == pytest.approx([rate, rate], rel=1e-3)
 
 
