@@ -1,9 +1,10 @@
 """The one family of errors that users see: each message says what is wrong, where, and how to mend it."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from features.tables.tables import DayResult
 
 

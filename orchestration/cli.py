@@ -1,4 +1,4 @@
-"""The `gemline` command: what a user runs from a shell. Every fault that a user can mend is one sentence and exit code 1."""
+"""The `gemline` command. Every fault that a user can mend is one sentence and exit code 1."""
 
 import os
 import warnings

@@ -1,4 +1,4 @@
-"""Dagster's entry point: `orchestration.definitions.<world>` is the Definitions of that world, one code location each."""
+"""Dagster's entry point: `orchestration.definitions.<world>` is the Definitions of a world, one code location each."""
 
 import warnings
 from functools import cache

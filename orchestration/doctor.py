@@ -132,9 +132,7 @@ def check_python(machine: Machine) -> Finding:
 
 def check_java(machine: Machine) -> Finding:
     """Spark has a Java, new enough."""
-    mend = (
-        f"install Java {JAVA} (Debian: `apt-get install openjdk-{JAVA}-jre-headless`) or set JAVA_HOME to one"
-    )
+    mend = f"install Java {JAVA} (Debian: `apt-get install openjdk-{JAVA}-jre-headless`) or set JAVA_HOME to one"
     home = machine.env.get("JAVA_HOME")
     java = machine.which(str(Path(home) / "bin" / "java")) if home else machine.which("java")
     if java is None:
@@ -172,9 +170,7 @@ def check_jars(machine: Machine) -> Finding:
     """Delta's jars for Spark were fetched."""
     missing = missing_jars(machine.jars)
     if missing:
-        return Finding(
-            "jars", False, f"Delta's {', '.join(missing)} is not in {machine.jars}", "run `make setup`"
-        )
+        return Finding("jars", False, f"Delta's {', '.join(missing)} is not in {machine.jars}", "run `make setup`")
     return Finding("jars", True, f"Delta jars in {machine.jars}")
 
 
@@ -195,12 +191,8 @@ def check_packages(machine: Machine) -> Finding:
         # torch's own builds carry a local part, as in 2.14.1+cpu
         if (found[name] or "absent").split("+")[0] != wanted:
             label = next(iter(builds), " or ".join(FBGEMM)) if name == "fbgemm" else name
-            return Finding(
-                "packages", False, f"{label} is {found[name] or 'absent'} where {wanted} is needed", mend
-            )
-    return Finding(
-        "packages", True, f"torch {found['torch']}, torchrec {found['torchrec']}, {next(iter(builds))}"
-    )
+            return Finding("packages", False, f"{label} is {found[name] or 'absent'} where {wanted} is needed", mend)
+    return Finding("packages", True, f"torch {found['torch']}, torchrec {found['torchrec']}, {next(iter(builds))}")
 
 
 def check_dagster_home(machine: Machine) -> Finding:
@@ -208,9 +200,7 @@ def check_dagster_home(machine: Machine) -> Finding:
     mend = "run through make, or `make home` and `export DAGSTER_HOME=$PWD/.gemline/dagster`"
     home = machine.env.get("DAGSTER_HOME")
     if not home:
-        return Finding(
-            "dagster_home", False, "DAGSTER_HOME is not set, so the history of runs would be lost", mend
-        )
+        return Finding("dagster_home", False, "DAGSTER_HOME is not set, so the history of runs would be lost", mend)
     if not Path(home).is_absolute():
         return Finding("dagster_home", False, f"DAGSTER_HOME is the relative path {home}", mend)
     if not (Path(home) / "dagster.yaml").is_file():

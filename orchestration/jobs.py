@@ -15,7 +15,9 @@ def world_jobs(world: World) -> Sequence["dg.UnresolvedAssetJobDefinition"]:  # 
     tables = groups["ingest"] | groups["features"]
     axis = day_axis(world)
     return [
-        dg.define_asset_job("ingest_job", groups["ingest"], partitions_def=axis, description="Raw log to gated tables."),
+        dg.define_asset_job(
+            "ingest_job", groups["ingest"], partitions_def=axis, description="Raw log to gated tables."
+        ),
         dg.define_asset_job("features_job", groups["features"], partitions_def=axis, description="Tables to examples."),
         dg.define_asset_job("gem_job", groups["gem"], partitions_def=axis, description="Train, judge and release GEM."),
         dg.define_asset_job("tables_job", tables, partitions_def=axis, description="All tables; may run as a range."),

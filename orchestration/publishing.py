@@ -1,7 +1,7 @@
 """From a table computation to Dagster: one materialization and one quality check a day, also when a run covers a range.
 
-The gate itself is the ledger in `features.tables`; what is reported here displays it. A red day fails the run before anything
-of it is materialized.
+The gate itself is the ledger in `features.tables`; what is reported here displays it. A red day fails the run
+before anything of it is materialized.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

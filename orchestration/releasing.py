@@ -26,7 +26,9 @@ def release(tables: "Tables", model: str, ds: str, digest: str, folder: Path, ju
     """
     decision = judged["decision"]
     path = folder.relative_to(tables.home.root).as_posix()
-    made = ModelDecision(model, ds, digest, decision["kind"], decision["reason"], json.dumps(decision["evidence"]), path)
+    made = ModelDecision(
+        model, ds, digest, decision["kind"], decision["reason"], json.dumps(decision["evidence"]), path
+    )
     with tables.home.writing(f"releasing {model} of {ds}"):
         before = tables.decisions.of_day(model, ds)
         if before is not None and (before.digest, before.decision) == (made.digest, made.decision):

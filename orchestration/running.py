@@ -69,7 +69,9 @@ def _run(world_name: str, job: str, label: str, **how: object) -> list[StepTime]
         stats = shared.get_run_step_stats(result.run_id)
     if not result.success:
         raise GemlineError(f"{job} of {label} failed: {_first_failure(result)}")
-    steps = [StepTime(label, step.step_key.split("__")[-1], (step.end_time or 0) - (step.start_time or 0)) for step in stats]
+    steps = [
+        StepTime(label, step.step_key.split("__")[-1], (step.end_time or 0) - (step.start_time or 0)) for step in stats
+    ]
     spent = sum(step.seconds for step in steps)
     return [*steps, StepTime(label, "(between steps)", max(time.time() - started - spent, 0.0))]
 

@@ -1,7 +1,7 @@
 """The chain of models: which one a day continues from, which one it must beat, and what it walks in between.
 
-A model of day P has trained on labels due before P. So the model of the next day starts with its parent's own day, and a cold start
-with the look-back window; both end the day before P.
+A model of day P has trained on labels due before P. So the model of the next day starts with its parent's own
+day, and a cold start with the look-back window; both end the day before P.
 """
 
 from collections.abc import Sequence

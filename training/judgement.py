@@ -1,7 +1,7 @@
 """Judging one day's model: evaluation tables of what was served, and the decision of the gate.
 
-Reads labels that became due on the day (`training.judging`), the predictions made before training on them, and popularity with
-the same cut-off as control.
+Reads labels that became due on the day (`training.judging`), the predictions made before training on them, and
+popularity with the same cut-off as control.
 """
 
 import json
@@ -42,7 +42,10 @@ class Judgement:
         parts = [
             ("Due on the day, as served", self.served),
             (f"Due in the last {POOLED_DAYS} days, as served", self.pooled),
-            (f"Against popularity refitted each day (difference = GEM - popularity), {POOLED_DAYS} days", self.against_popularity),
+            (
+                f"Against popularity refitted each day (difference = GEM - popularity), {POOLED_DAYS} days",
+                self.against_popularity,
+            ),
         ]
         return "\n\n".join(f"### {title}\n\n{evaluate.to_markdown(table)}" for title, table in parts)
 
@@ -117,7 +120,9 @@ def _gate(tables: "Tables", model: str, pairs: pd.DataFrame, candidate: Scored, 
         popularity = baselines.popularity_at(pairs, candidate.ds, look_back)
         own = own[own["task"].isin(list(popularity))]
         other = own[["task", "ad_id", "surface"]].groupby("task", group_keys=False)
-        scores = [pd.Series(popularity[str(task)].predict(rows["ad_id"], rows["surface"]), rows.index) for task, rows in other]
+        scores = [
+            pd.Series(popularity[str(task)].predict(rows["ad_id"], rows["surface"]), rows.index) for task, rows in other
+        ]
         own["incumbent"] = pd.concat(scores) if scores else pd.Series(dtype=float)
     else:
         given = predictions_of(tables, [Scored(candidate.ds, incumbent.digest)])

@@ -1,7 +1,7 @@
 """The rows a model is judged on: labels that became due, beside predictions made before training on them.
 
-*As served*: each pair's earliest prediction by the accepted chain of models. *Gate*: primary pairs with the prediction that a model
-gave to what became due on the very day it was scored for.
+*As served*: each pair's earliest prediction by the accepted chain of models. *Gate*: primary pairs with the
+prediction that a model gave to what became due on the very day it was scored for.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,9 @@ def predictions_of(tables: "Tables", scored: Sequence[Scored]) -> "pd.DataFrame"
     Returns:
         Columns scored_ds, ds, impression_id, task, prediction.
     """
-    chosen = tables.spark.createDataFrame([(entry.ds, entry.digest) for entry in scored], "scored_ds STRING, digest STRING")
+    chosen = tables.spark.createDataFrame(
+        [(entry.ds, entry.digest) for entry in scored], "scored_ds STRING, digest STRING"
+    )
     frame = tables.read("predictions", sorted({entry.ds for entry in scored})).join(chosen, ["scored_ds", "digest"])
     return frame.drop("digest").toPandas()
 
@@ -65,7 +67,9 @@ def gate_rows(pairs: "pd.DataFrame", given: "pd.DataFrame", primary: Sequence[st
     """Primary pairs beside the prediction of the model that was scored for the day they became due."""
     due = pairs[pairs["task"].isin(list(primary))]
     keys = ["label_ds", *PAIR]
-    return due.merge(given.rename(columns={"scored_ds": "label_ds"})[[*keys, "prediction"]], on=keys, validate="one_to_one")
+    return due.merge(
+        given.rename(columns={"scored_ds": "label_ds"})[[*keys, "prediction"]], on=keys, validate="one_to_one"
+    )
 
 
 def window_start(tables: "Tables", ds: str, days: int) -> str:

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def predictions(spark: "SparkSession", ds: str, folder: Path, manifest: dict[str, Any], incumbent: str | None) -> "DataFrame":
+def predictions(
+    spark: "SparkSession", ds: str, folder: Path, manifest: dict[str, Any], incumbent: str | None
+) -> "DataFrame":
     """Rows of scored day `ds`: the candidate's and, where there is one, the incumbent's.
 
-    A walked day's predictions were made by the weights that the walk had then; they carry the digest of the model that came of it. When
+    Predictions of a walked day come from the weights of that moment; they carry the digest of the final model. When
     a pair was scored both in the walk and for the gate, the gate's counts.
 
     Args:

@@ -1,7 +1,8 @@
 """Running a suite over staged days: on pandas for up to 100,000 rows, on Spark for a larger day.
 
-Small days are validated together, and one by one only when the batch is red: every expectation is either about single rows, or
-about rows of one day (uniqueness, where days together are at least as strict), so a green batch means green days.
+Small days are validated together, and one by one only when the batch is red: every expectation is either about
+single rows, or about rows of one day (uniqueness, where days together are at least as strict), so a green batch
+means green days.
 """
 
 import os
@@ -95,7 +96,9 @@ def _batch_faults(
     return {ds: found[ds] for ds, found in single.items() if found}
 
 
-def _frame(spec: TableSpec, staging: Path, staged: "DataFrame", batch: list[str], rows: int) -> "pd.DataFrame | DataFrame":
+def _frame(
+    spec: TableSpec, staging: Path, staged: "DataFrame", batch: list[str], rows: int
+) -> "pd.DataFrame | DataFrame":
     if rows > PANDAS_ROWS:
         return staged.where(staged[spec.partition].isin(batch)).persist()
     import pyarrow.dataset as pads

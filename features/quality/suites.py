@@ -1,4 +1,4 @@
-"""The expectations of each table, built from the world: keys, domains, ranges, and a row count that makes empty days red.
+"""The expectations of each table, built from the world: keys, domains, ranges, and a count that makes empty days red.
 
 Severity `critical` closes the gate; `warning` is shown and lets the day through.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from features.errors import GemlineError
-from features.tables.specs import TableSpec, spec_of
+from features.tables.specs import SPECS, TableSpec, spec_of
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def _keys(spec: TableSpec) -> "list[Expectation]":
     return expectations
 
 
-UNIQUE = {
-    "impressions", "users", "ads", "user_stats", "ad_stats", "user_history", "user_recent", "examples", "labels", "predictions",
-}  # fmt: skip
+UNIQUE = {name for name in SPECS if name not in ("outcomes", "events")}
 """Tables whose key is unique within a day; outcomes and events may repeat (two of a product in one basket)."""
 NULLABLE_KEYS = {"outcomes": ("request_id", "user_id"), "events": ("request_id",)}
 

@@ -1,8 +1,9 @@
 """Content hash of a day's rows: the same for the same set of rows in any order, and no other.
 
-A row hashes to 64 bits over all its columns and their null flags (Spark's `xxhash64` skips nulls, so without the flags a value
-that moves to the next column would go unseen). A day is the count, the sum and the exclusive-or of its rows' hashes, under
-the columns' names and types. Wall-clock columns are in no table, hence in no hash.
+A row hashes to 64 bits over all its columns and their null flags (Spark's `xxhash64` skips nulls, so without
+the flags a value that moves to the next column would go unseen). A day is the count, the sum and the exclusive-
+or of its rows' hashes, under the columns' names and types. Wall-clock columns are in no table, hence in no
+hash.
 """
 
 import hashlib

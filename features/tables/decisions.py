@@ -1,6 +1,7 @@
 """The decisions ledger: what became of every trained model of a day.
 
-`promoted` becomes the parent of the next day and goes live; `carried` becomes the parent only; `rejected` becomes neither.
+`promoted` becomes the parent of the next day and goes live; `carried` becomes the parent only; `rejected`
+becomes neither.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The gates ledger: which content of which table and day may be read, and why.
 
-One append-only Delta table. A day is readable iff its newest *published* row says passed, waived or closed; a failed audit adds a
-row too, which changes nothing for readers.
+One append-only Delta table. A day is readable iff its newest *published* row says passed, waived or closed; a
+failed audit adds a row too, which changes nothing for readers.
 """
 
 from dataclasses import dataclass
@@ -69,4 +69,6 @@ class Ledger(AppendLog[Gate]):
     def waiver(self, table: str, ds: str, content_hash: str) -> Gate | None:
         """A person's waiver for exactly this content."""
         wanted = (table, ds, content_hash, Verdict.WAIVED)
-        return next((gate for gate in self.rows() if (gate.table, gate.ds, gate.content_hash, gate.verdict) == wanted), None)
+        return next(
+            (gate for gate in self.rows() if (gate.table, gate.ds, gate.content_hash, gate.verdict) == wanted), None
+        )

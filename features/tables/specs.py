@@ -38,8 +38,15 @@ SPECS = {
             "user behaviour of any type, by day of arrival",
             ("user_id", "event_ts", "event_type", "ad_id", "request_id"),
         ),
-        TableSpec("users", "attributes of a user as known from an instant on", ("user_id", "event_timestamp"), may_be_empty=True),
-        TableSpec("ads", "attributes of an ad as known from an instant on", ("ad_id", "event_timestamp"), may_be_empty=True),
+        TableSpec(
+            "users",
+            "attributes of a user as known from an instant on",
+            ("user_id", "event_timestamp"),
+            may_be_empty=True,
+        ),
+        TableSpec(
+            "ads", "attributes of an ad as known from an instant on", ("ad_id", "event_timestamp"), may_be_empty=True
+        ),
         TableSpec("user_stats", "rolling statistics of a user up to the end of the day", ("user_id",)),
         TableSpec("ad_stats", "rolling statistics of an ad up to the end of the day", ("ad_id",)),
         TableSpec("user_history", "a user's events that arrived on the day, as sorted arrays", ("user_id",)),

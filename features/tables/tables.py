@@ -1,8 +1,9 @@
 """Reading and publishing the tables of one world.
 
-Write, audit, publish: rows are staged as files, those very files are hashed and audited, and green days go into the Delta table
-in one commit whose metadata names their hashes; then the ledger gets its rows. Readers ask the ledger and read the version it
-names, so what no ledger row declares is never seen, however a reader was started.
+Write, audit, publish: rows are staged as files, those very files are hashed and audited, and green days go into
+the Delta table in one commit whose metadata names their hashes; then the ledger gets its rows. Readers ask the
+ledger and read the version it names, so what no ledger row declares is never seen, however a reader was
+started.
 """
 
 import json
@@ -190,7 +191,9 @@ class Tables:
         staged = self._stage(spec, frame, staging)
         foreign = set(hashes := content_hashes(staged, spec.partition)) - set(days)
         if foreign:
-            raise GemlineError(f"{spec.name}: rows of {sorted(map(str, foreign))[:3]} among those of {days[0]}..{days[-1]}")
+            raise GemlineError(
+                f"{spec.name}: rows of {sorted(map(str, foreign))[:3]} among those of {days[0]}..{days[-1]}"
+            )
         nothing = empty_hash(staged, spec.partition)
         found = {ds: hashes.get(ds, (nothing, 0)) for ds in days}
         results = self._audited(spec, staging, staged, found, expected)
@@ -276,7 +279,17 @@ class Tables:
         gate = self.ledger.newest(table, ds)
         if not reason.strip() or gate is None or gate.verdict != Verdict.FAILED:
             raise GemlineError(f"{table} of {ds}: only a failed audit can be waived, and only with a reason")
-        waiver = Gate(table, ds, gate.content_hash, Verdict.WAIVED, gate.rows, gate.rule, reason, published=False, delta_version=-1)
+        waiver = Gate(
+            table,
+            ds,
+            gate.content_hash,
+            Verdict.WAIVED,
+            gate.rows,
+            gate.rule,
+            reason,
+            published=False,
+            delta_version=-1,
+        )
         with self.home.writing(f"waiving {table} of {ds}"):
             self.ledger.append([waiver])
         return waiver

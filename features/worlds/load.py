@@ -105,6 +105,10 @@ def _sentence(error: ValidationError) -> str:
     parts = []
     for fault in error.errors():
         where = ".".join(str(step) for step in fault["loc"]) or "file"
-        what = "unknown key (a typo?)" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
+        what = (
+            "unknown key (a typo?)"
+            if fault["type"] == "extra_forbidden"
+            else fault["msg"].removeprefix("Value error, ")
+        )
         parts.append(f"{where}: {what}")
     return "; ".join(parts[:5])

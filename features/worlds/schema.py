@@ -1,7 +1,7 @@
 """What a world file may say: the pydantic schema behind the YAML, with one sentence for each field.
 
-Code elsewhere never names a column of a data set; it reads these declarations. Only a source adapter (`features/sources`)
-knows its own raw files.
+Code elsewhere never names a column of a data set; it reads these declarations. Only a source adapter
+(`features/sources`) knows its own raw files.
 """
 
 from datetime import timedelta

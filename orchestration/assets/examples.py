@@ -26,7 +26,9 @@ def example_assets(world: World) -> Sequence[dg.AssetsDefinition]:
         yield from publish_table(context, gemline, "examples", compute, expected_rows)
 
     @dg.asset(
-        **table_options(world, "labels", "features", deps=[asset_key(world, name) for name in ("impressions", "outcomes")])
+        **table_options(
+            world, "labels", "features", deps=[asset_key(world, name) for name in ("impressions", "outcomes")]
+        )
     )
     def labels(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
         """Exactly the (impression, task) pairs whose window closed on the day, positives included."""

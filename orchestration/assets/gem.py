@@ -28,7 +28,7 @@ class GemTraining(dg.Config):
     recipe: str = Field(default="", description="Function of training/recipes.py; empty: the recipe of the world file.")
     overrides: dict[str, Any] = Field(
         default_factory=dict,
-        description="Fields of the recipe to change: batch_size, dense_lr, table_lr, model.dim, model.history_length, ...",
+        description="Fields of the recipe to change: batch_size, dense_lr, table_lr, model.dim, model.history_length...",
     )
     look_back: int = Field(default=0, ge=0, description="Days that a cold start walks; 0: look_back of the world file.")
     processes: int = Field(default=2, ge=1, description="torchrun processes on this machine.")
@@ -62,11 +62,15 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
             output = output_folder(tables, MODEL, ds)
             plan = trainer_plan(tables, MODEL, ds, chosen, config.seed, found).write(output / "plan.json")
             run_trainer(context, pipes, plan, config.processes)
-            return dg.MaterializeResult(metadata=_model_metadata(output), data_version=dg.DataVersion(_manifest(output)[1]["digest"]))
+            return dg.MaterializeResult(
+                metadata=_model_metadata(output), data_version=dg.DataVersion(_manifest(output)[1]["digest"])
+            )
 
-    @dg.asset(**table_options(world, "predictions", "gem", deps=[gem_model], backfill_policy=dg.BackfillPolicy.multi_run(1)))
+    @dg.asset(
+        **table_options(world, "predictions", "gem", deps=[gem_model], backfill_policy=dg.BackfillPolicy.multi_run(1))
+    )
     def predictions(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
-        """Probabilities given before training on a row: the candidate's of every walked day, the incumbent's of this one."""
+        """Probabilities given before training on a row, by the candidate on every walked day and by the incumbent."""
         from training.predictions import predictions as compute
 
         with plain_failure():
@@ -77,7 +81,10 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
             yield from publish_frame(context, gemline, "predictions", frame)
 
     @dg.asset(
-        key=asset_key(world, "gem_evaluation"), deps=[predictions, asset_key(world, "labels")], kinds={"python"}, **common
+        key=asset_key(world, "gem_evaluation"),
+        deps=[predictions, asset_key(world, "labels")],
+        kinds={"python"},
+        **common,
     )
     def gem_evaluation(context: dg.AssetExecutionContext, gemline: WorldResource) -> dg.MaterializeResult:
         """Metrics of what became due on the day, as served, and candidate against incumbent on identical rows."""
@@ -114,7 +121,7 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
         **common,
     )
     def gem_release(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
-        """The decision of the day; a promoted model goes live, a rejected one leaves the old one live and the run red."""
+        """The decision of the day: a promoted model goes live, a rejected one leaves the old one live, the run red."""
         from orchestration.releasing import release
 
         ds = context.partition_key

@@ -1,6 +1,7 @@
 """Local days have 23, 24 or 25 hours, and no instant is in two of them or in none."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,7 @@ def test_a_day_lasts_as_long_as_its_zone_says(ds: str, hours: int) -> None:
 def test_days_meet_without_gap_or_overlap() -> None:
     days = day_range("2026-03-27", "2026-03-31")
     bounds = [day_bounds(ds, "Europe/Berlin") for ds in days]
-    assert all(earlier[1] == later[0] for earlier, later in zip(bounds, bounds[1:], strict=False))
+    assert all(earlier[1] == later[0] for earlier, later in pairwise(bounds))
     for ds, (start, end) in zip(days, bounds, strict=True):
         assert day_of(start, "Europe/Berlin") == ds == day_of(end - timedelta(microseconds=1), "Europe/Berlin")
 

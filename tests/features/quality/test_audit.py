@@ -28,7 +28,13 @@ def test_an_empty_suite_is_an_error() -> None:
 
 
 def labels(**columns: list[object]) -> pd.DataFrame:
-    good = {"ds": ["d", "d"], "impression_id": [1, 2], "task": ["click", "buy"], "label": [0.0, 1.0], "weight": [2.0, 1.0]}
+    good = {
+        "ds": ["d", "d"],
+        "impression_id": [1, 2],
+        "task": ["click", "buy"],
+        "label": [0.0, 1.0],
+        "weight": [2.0, 1.0],
+    }
     return pd.DataFrame(good | columns)
 
 
@@ -50,7 +56,7 @@ def test_a_broken_rule_is_named_with_a_sample(columns: dict[str, list[object]], 
 
 
 @pytest.mark.assets
-def test_large_days_are_audited_on_spark_with_the_same_outcome(spark, tmp_path: Path, monkeypatch) -> None:  # noqa: ANN001
+def test_large_days_are_audited_on_spark_with_the_same_outcome(spark, tmp_path: Path, monkeypatch) -> None:
     good = spark.createDataFrame(labels().assign(label_ds="2024-03-07"))
     bad = spark.createDataFrame(labels(label=[2.0, 1.0]).assign(label_ds="2024-03-08"))
     staging = tmp_path / "staged"

@@ -142,7 +142,7 @@ def test_a_task_that_fails_once_and_is_retried_loses_and_doubles_nothing(tables:
     marker = tmp_path / "raised"
     spark = tables.spark.newSession()
 
-    def once(batches):  # noqa: ANN001, ANN202 - runs in a Spark worker
+    def once(batches):
         if not marker.exists():
             marker.write_text("x")
             raise RuntimeError("first attempt")
