@@ -45,7 +45,6 @@ class Gem(nn.Module):
         self.names = [feature.name for feature in schema.categorical]
         self.request_names = [feature.name for feature in schema.categorical if feature.side == "request"]
         self.matched = {field.name: field.candidate for field in schema.history.fields if field.candidate}
-        self.embeddings = Embeddings(schema, dim, embedding_device)
         self.touches = TouchCounters(dict(schema.tables))
         self.feature_vectors = nn.Parameter(torch.randn(len(self.names), dim) * dim**-0.5)
         self.surface = nn.Embedding(len(schema.surfaces), dim)
@@ -60,6 +59,9 @@ class Gem(nn.Module):
         self._build_interaction(len(self.names) + 1, len(schema.tasks), len(schema.surfaces))
         self.linear_numbers = nn.Linear(width + schema.dense_width, len(schema.tasks), bias=False)
         nn.init.zeros_(self.linear_numbers.weight)
+        # Last: making tables draws random numbers (then zeroes them) except on `meta`, and all else must start
+        # the same from one seed, sharded or not.
+        self.embeddings = Embeddings(schema, dim, embedding_device)
 
     def _build_request_side(self, types: int) -> None:
         config = self.config

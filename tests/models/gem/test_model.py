@@ -96,6 +96,16 @@ def test_never_trained_rows_score_alike_and_all_seen_rows_learn(schema: FeatureS
         assert torch.equal(moved, model.touch_counts[table] > 0), table
 
 
+def test_one_seed_starts_the_same_model_sharded_or_not(schema: FeatureSchema) -> None:
+    starts = []
+    for device in (None, "meta"):
+        torch.manual_seed(3)
+        model = Gem(schema, SMALL, device)
+        starts.append({n: p for n, p in model.named_parameters() if not n.startswith("embeddings.")})
+    assert starts[0].keys() == starts[1].keys()
+    assert all(torch.equal(value, starts[1][name]) for name, value in starts[0].items())
+
+
 def test_a_cold_model_can_start_at_the_base_rate(schema: FeatureSchema, toy: Toy) -> None:
     model, batch = Gem(schema, SMALL), toy(schema, requests=40)
     before = model(batch)
