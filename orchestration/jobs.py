@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import dagster as dg
 
 from features.worlds import World
-from orchestration.partitions import day_axis
 from orchestration.publishing import asset_key
 
 
@@ -13,18 +12,14 @@ def world_jobs(world: World) -> Sequence["dg.UnresolvedAssetJobDefinition"]:  # 
     """Jobs `ingest`, `features` and `gem` for the groups, `tables` (range runs), and `daily` (everything of a day)."""
     groups = {name: dg.AssetSelection.groups(name) for name in ("ingest", "features", "gem")}
     tables = groups["ingest"] | groups["features"]
-    axis = day_axis(world)
     return [
-        dg.define_asset_job(
-            "ingest_job", groups["ingest"], partitions_def=axis, description="Raw log to gated tables."
-        ),
-        dg.define_asset_job("features_job", groups["features"], partitions_def=axis, description="Tables to examples."),
-        dg.define_asset_job("gem_job", groups["gem"], partitions_def=axis, description="Train, judge and release GEM."),
-        dg.define_asset_job("tables_job", tables, partitions_def=axis, description="All tables; may run as a range."),
+        dg.define_asset_job("ingest_job", groups["ingest"], description="Raw log to gated tables."),
+        dg.define_asset_job("features_job", groups["features"], description="Tables to examples."),
+        dg.define_asset_job("gem_job", groups["gem"], description="Train, judge and release GEM."),
+        dg.define_asset_job("tables_job", tables, description="All tables; may run as a range."),
         dg.define_asset_job(
             "daily_job",
             tables | groups["gem"],
-            partitions_def=axis,
             description=f"A whole day of {world.title}, from raw log to release; the daily retrain.",
         ),
     ]

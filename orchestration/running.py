@@ -5,8 +5,10 @@ One process means one JVM for a whole range of tables and for any number of days
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from dagster._core.storage.tags import (
@@ -48,8 +50,7 @@ def run_range(world_name: str, job: str, first: str, last: str) -> list[StepTime
     Raises:
         GemlineError: the run failed; carries the first failed step's own sentence.
     """
-    tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
-    return _run(world_name, job, f"{first}..{last}", tags=tags)
+    return _recorded(world_name, job, f"{first}..{last}", first=first, last=last)
 
 
 def run_day(world_name: str, job: str, ds: str) -> list[StepTime]:
@@ -58,17 +59,39 @@ def run_day(world_name: str, job: str, ds: str) -> list[StepTime]:
     Raises:
         GemlineError: as `run_range`.
     """
-    return _run(world_name, job, ds, partition_key=ds)
+    return _recorded(world_name, job, ds, partition_key=ds)
 
 
-def _run(world_name: str, job: str, label: str, **how: object) -> list[StepTime]:
-    defs = build(world_name)
+def execute(
+    defs: dg.Definitions,
+    job: str,
+    shared: dg.DagsterInstance,
+    *,
+    partition_key: str | None = None,
+    first: str | None = None,
+    last: str | None = None,
+    selection: Sequence[dg.AssetKey] | None = None,
+    run_config: Mapping[str, Any] | None = None,
+) -> dg.ExecuteInProcessResult:
+    """Run a job in this process for one day, or once over a range of days; a failure comes back in the result."""
+    tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last} if first and last else {}
+    return defs.resolve_job_def(job).execute_in_process(
+        instance=shared,
+        partition_key=partition_key,
+        tags=tags,
+        asset_selection=selection,
+        run_config=run_config,
+        raise_on_error=False,
+    )
+
+
+def _recorded(world_name: str, job: str, label: str, **how: Any) -> list[StepTime]:
     started = time.time()
     with instance() as shared:
-        result = defs.resolve_job_def(job).execute_in_process(instance=shared, raise_on_error=False, **how)  # type: ignore[arg-type]
+        result = execute(build(world_name), job, shared, **how)
         stats = shared.get_run_step_stats(result.run_id)
     if not result.success:
-        raise GemlineError(f"{job} of {label} failed: {_first_failure(result)}")
+        raise GemlineError(f"{job} of {label} failed: {first_failure(result)}")
     steps = [
         StepTime(label, step.step_key.split("__")[-1], (step.end_time or 0) - (step.start_time or 0)) for step in stats
     ]
@@ -76,7 +99,8 @@ def _run(world_name: str, job: str, label: str, **how: object) -> list[StepTime]
     return [*steps, StepTime(label, "(between steps)", max(time.time() - started - spent, 0.0))]
 
 
-def _first_failure(result: dg.ExecuteInProcessResult) -> str:
+def first_failure(result: dg.ExecuteInProcessResult) -> str:
+    """The first failed step and its own sentence."""
     for event in result.all_events:
         if event.is_step_failure:
             data = event.step_failure_data

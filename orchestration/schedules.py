@@ -20,17 +20,20 @@ def daily_retrain(world: World) -> dg.ScheduleDefinition:
         description="Ingests the next day, trains on the day before it, and releases what the gate accepts.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if world.clock == "real":
-            now = context.scheduled_execution_time or datetime.now(UTC)
-            day = shift(day_of(now, world.timezone), -1)
-        else:
-            day = next_replay_day(context.instance, world)
+        day = retrain_day(world, context.instance, context.scheduled_execution_time or datetime.now(UTC))
         if world.last_day is not None and day > world.last_day:
             return dg.SkipReason(f"the log of {world.name} ends with {world.last_day}")
         # the run key makes a tick that finds the same day skip it: a failed day waits for a person
         return dg.RunRequest(run_key=day, partition_key=day)
 
     return schedule
+
+
+def retrain_day(world: World, instance: dg.DagsterInstance, now: datetime) -> str:
+    """The day that a tick at `now` asks for."""
+    if world.clock == "real":
+        return shift(day_of(now, world.timezone), -1)
+    return next_replay_day(instance, world)
 
 
 def next_replay_day(instance: dg.DagsterInstance, world: World) -> str:

@@ -28,7 +28,7 @@ class GemTraining(dg.Config):
     recipe: str = Field(default="", description="Function of training/recipes.py; empty: the recipe of the world file.")
     overrides: dict[str, Any] = Field(
         default_factory=dict,
-        description="Fields of the recipe to change: batch_size, dense_lr, table_lr, model.dim, model.history_length...",
+        description="Fields of the recipe to change: batch_size, dense_lr, table_lr, model.dim, model.history_length",
     )
     look_back: int = Field(default=0, ge=0, description="Days that a cold start walks; 0: look_back of the world file.")
     processes: int = Field(default=2, ge=1, description="torchrun processes on this machine.")

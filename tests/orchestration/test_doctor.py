@@ -77,13 +77,9 @@ def test_java_absent(machine: doctor.Machine) -> None:
     assert "is not in PATH" in text and "openjdk-17" in text
 
 
-@pytest.mark.parametrize(
-    ("banner", "number"), [('java version "1.8.0_402"', 8), ('openjdk version "11.0.2"', 11)]
-)
+@pytest.mark.parametrize(("banner", "number"), [('java version "1.8.0_402"', 8), ('openjdk version "11.0.2"', 11)])
 def test_java_too_old(machine: doctor.Machine, banner: str, number: int) -> None:
-    assert f"Java {number} at /usr/bin/java" in sentence(
-        "java", replace(machine, java_text=lambda java: banner)
-    )
+    assert f"Java {number} at /usr/bin/java" in sentence("java", replace(machine, java_text=lambda java: banner))
 
 
 def test_java_home_wins_over_path_and_is_named_when_wrong(machine: doctor.Machine) -> None:
@@ -117,9 +113,7 @@ def test_both_builds_of_fbgemm(machine: doctor.Machine) -> None:
 
 
 def test_no_build_of_fbgemm(machine: doctor.Machine) -> None:
-    assert "fbgemm-gpu or fbgemm-gpu-cpu is absent" in sentence(
-        "packages", with_versions(machine, fbgemm_gpu_cpu=None)
-    )
+    assert "fbgemm-gpu or fbgemm-gpu-cpu is absent" in sentence("packages", with_versions(machine, fbgemm_gpu_cpu=None))
 
 
 @pytest.mark.parametrize(
@@ -193,9 +187,7 @@ def run_module(*names: str, path: str) -> subprocess.CompletedProcess[str]:
 def test_the_module_runs_without_any_package_and_fails_in_one_line(tmp_path: Path) -> None:
     ended = run_module("python", "java", path=str(tmp_path))
     assert ended.returncode == 1
-    assert (
-        ended.stderr.startswith("Java, which Spark needs, is not in PATH") and ended.stderr.count("\n") == 1
-    )
+    assert ended.stderr.startswith("Java, which Spark needs, is not in PATH") and ended.stderr.count("\n") == 1
 
 
 def test_the_module_refuses_an_unknown_subject(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""`tiny` built by the real graph, a stage at a time, each once a session and only when a test asks for it.
+
+A test works on a copy. What a stage needs is the stage before it, so testing one asset builds no more than that.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from features.worlds import load_world
+from orchestration.definitions import build
+from orchestration.publishing import asset_key
+from orchestration.running import execute
+
+FIRST, SECOND, CLOSED, COLD, NEXT = "2024-03-07", "2024-03-08", "2024-03-09", "2024-03-10", "2024-03-11"
+
+
+def key(name: str) -> dg.AssetKey:
+    """Key of an asset of `tiny`."""
+    return asset_key(load_world("tiny"), name)
+
+
+def run(instance: dg.DagsterInstance, job: str, **how: object) -> dg.ExecuteInProcessResult:
+    """One run of a job of `tiny`; failures come back as results."""
+    return execute(build("tiny"), job, instance, **how)  # type: ignore[arg-type]
+
+
+def materialize(instance: dg.DagsterInstance, name: str, ds: str, **how: object) -> dg.ExecuteInProcessResult:
+    """One asset of one day, launched alone."""
+    return run(instance, "daily_job", selection=[key(name)], partition_key=ds, **how)
+
+
+def _stage(before: Path | None, root: Path, job: str, **how: object) -> Path:
+    if before is not None:
+        shutil.copytree(before, root, dirs_exist_ok=True)
+    previous = os.environ["GEMLINE_HOME"]
+    os.environ["GEMLINE_HOME"] = str(root)
+    try:
+        with dg.DagsterInstance.ephemeral() as instance:
+            result = run(instance, job, **how)
+            assert result.success, result
+    finally:
+        os.environ["GEMLINE_HOME"] = previous
+    return root
+
+
+@pytest.fixture(scope="session")
+def ingested_root(gemline_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The five raw tables of all days but the last."""
+    return _stage(None, tmp_path_factory.mktemp("ingested"), "ingest_job", first=FIRST, last=COLD)
+
+
+@pytest.fixture(scope="session")
+def featured_root(ingested_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Statistics, feature store, examples and labels as well."""
+    return _stage(ingested_root, tmp_path_factory.mktemp("featured"), "features_job", first=FIRST, last=COLD)
+
+
+@pytest.fixture(scope="session")
+def judged_root(featured_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """And the model of the cold day, judged and released."""
+    return _stage(featured_root, tmp_path_factory.mktemp("judged"), "gem_job", partition_key=COLD)
+
+
+def _copied(stage: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(stage, target)
+    monkeypatch.setenv("GEMLINE_HOME", str(target))
+    return target
+
+
+@pytest.fixture
+def ingested(ingested_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `ingested_root`, as `GEMLINE_HOME` of this test."""
+    return _copied(ingested_root, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def featured(featured_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `featured_root`, as `GEMLINE_HOME` of this test."""
+    return _copied(featured_root, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def judged(judged_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `judged_root`, as `GEMLINE_HOME` of this test."""
+    return _copied(judged_root, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """A Dagster instance of this test alone."""
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
