@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -89,13 +90,13 @@ def load(state: dict[str, Any], folder: Path) -> None:
                 f"the checkpoint {folder} holds {name} as {held.get(name, 'nothing')}, the model needs "
                 f"{tuple(tensor.size())}; it was trained with another schema or recipe: start cold"
             )
-    dcp.load(state, storage_reader=JsonReader(folder))
+    _read(state, folder)
 
 
 def full_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Name to full shape of every tensor in a checkpoint."""
     metadata = JsonReader(folder).read_metadata()
-    return {name: tuple(entry.size) for name, entry in metadata.state_dict_metadata.items()}
+    return {name: tuple(entry.size) for name, entry in _entries(metadata).items()}
 
 
 def full_tensors(folder: Path) -> dict[str, Tensor]:
@@ -103,10 +104,20 @@ def full_tensors(folder: Path) -> dict[str, Tensor]:
     metadata = JsonReader(folder).read_metadata()
     state = {
         name: torch.empty(entry.size, dtype=entry.properties.dtype)
-        for name, entry in metadata.state_dict_metadata.items()
+        for name, entry in _entries(metadata).items()
     }
-    dcp.load(state, storage_reader=JsonReader(folder), no_dist=True)
+    _read(state, folder, no_dist=True)
     return state
+
+
+def _read(state: dict[str, Any], folder: Path, no_dist: bool = False) -> None:
+    try:
+        dcp.load(state, storage_reader=JsonReader(folder), no_dist=no_dist)
+    except CheckpointException as error:  # no Exception in torch, so nobody else would catch it
+        reasons = {f"rank {rank}: {failure[0]!r}" for rank, failure in error.failures.items()}
+        raise GemlineError(
+            f"the checkpoint {folder} cannot be read ({'; '.join(sorted(reasons))}); train that model again"
+        ) from error
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -126,11 +137,18 @@ def write_atomically(path: Path, text: str) -> None:
 
 def _tensors_to_json(metadata: Metadata) -> dict[str, Any]:
     found = {}
+    for name, entry in _entries(metadata).items():
+        chunks = [[list(chunk.offsets), list(chunk.sizes)] for chunk in entry.chunks]
+        found[name] = {"dtype": str(entry.properties.dtype), "size": list(entry.size), "chunks": chunks}
+    return found
+
+
+def _entries(metadata: Metadata) -> dict[str, TensorStorageMetadata]:
+    found = {}
     for name, entry in metadata.state_dict_metadata.items():
         if not isinstance(entry, TensorStorageMetadata):
             raise GemlineError(f"checkpoint entry {name} is no tensor; keep settings in the manifest")
-        chunks = [[list(chunk.offsets), list(chunk.sizes)] for chunk in entry.chunks]
-        found[name] = {"dtype": str(entry.properties.dtype), "size": list(entry.size), "chunks": chunks}
+        found[name] = entry
     return found
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 SOURCES = ("models", "training", "features/transform")
@@ -45,7 +46,7 @@ class Identity:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` reads them back."""
-        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+        return dict(json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Identity":
@@ -80,7 +81,7 @@ def tensors_hash(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         total.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        total.update(memoryview(tensor.reshape(-1).numpy()).cast("B"))
+        total.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return total.hexdigest()
 
 

@@ -90,9 +90,9 @@ class Reader:
         self.plan = plan
         self.schema = plan.schema
         asked = (plan.schema, *schemas)
-        self._columns = sorted(
-            {*KEYS, *(entry.name for one in asked for entry in (*one.categorical, *one.dense))}
-        )
+        names = {entry.name for one in asked for entry in one.categorical}
+        names |= {entry.name for one in asked for entry in one.dense}
+        self._columns = sorted(names | set(KEYS))
         fields = sorted({entry.name for one in asked for entry in one.history.fields})
         self.histories: HistoryStore = read_histories(plan.user_history, fields)
         self._examples: OrderedDict[str, Rows] = OrderedDict()

@@ -86,7 +86,7 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` reads them back."""
-        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+        return dict(json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Recipe":

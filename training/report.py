@@ -1,4 +1,4 @@
-"""Who hears about a run: Dagster, through Pipes, when it started it, else standard output; rank 0 alone speaks."""
+"""Who hears about a run: Dagster through Pipes if that began it, else standard output. Only rank 0 speaks."""
 
 import os
 from collections.abc import Iterator

@@ -76,9 +76,9 @@ def _parent_manifest(plan: Plan) -> dict[str, Any] | None:
     manifest = checkpoint.verified(plan.parent)
     same = manifest["schema"] == plan.schema.to_dict()
     if not same or manifest["recipe"]["model"] != plan.recipe.to_dict()["model"]:
-        what = "sizes of GEM" if same else "schema"
+        what = "other sizes of GEM" if same else "another schema"
         raise GemlineError(
-            f"the parent {plan.parent.digest[:12]} was trained with another {what}; start cold (no parent), "
+            f"the parent {plan.parent.digest[:12]} was trained with {what}; start cold (no parent), "
             "or train with the parent's"
         )
     position = manifest["identity"]["position"]
@@ -101,7 +101,7 @@ def _score_incumbent(
     missing = sorted(set(reader.schema.task_names) - set(places))
     if missing:
         raise GemlineError(
-            f"the incumbent {ref.digest[:12]} has no tasks {missing}, so it cannot be compared; plan without"
+            f"the incumbent {ref.digest[:12]} has no tasks {missing}, so it is no comparison; plan without it"
         )
     given = score(trainee, reader, rows)[:, [places[name] for name in reader.schema.task_names]]
     predictions.add(reader.plan.partition, "incumbent", rows, given)

@@ -1,11 +1,13 @@
 """A small synthetic input for the trainer: Parquet files with the columns of the tables, and plans over them.
 
-Three walked days and the day after; two surfaces; a primary task that is known the same day and a delayed task
-of the day before. Users have histories; some have none; some ids and numbers are missing.
+Three walked days and the day after; two surfaces; a primary task that is known the same day and a delayed
+task of the day before. Users have histories; some have none; some ids and numbers are missing.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +46,7 @@ def schema() -> FeatureSchema:
     )
 
 
-def write(path: Path, columns: dict[str, pa.Array]) -> DayFiles:
+def write(path: Path, columns: Mapping[str, pa.Array]) -> DayFiles:
     """One file of one day."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)
@@ -116,8 +118,12 @@ def history_of(day: str, users: int = 30) -> dict[str, pa.Array]:
 
 def make_plan(root: Path, recipe: Recipe | None = None) -> Plan:
     """Write all files below `root` and plan a cold walk over three days, judged on the fourth."""
-    tables = {"examples": examples_of, "labels": labels_of, "user_history": history_of}
-    files = {
+    tables: dict[str, Callable[[str], dict[str, pa.Array]]] = {
+        "examples": examples_of,
+        "labels": labels_of,
+        "user_history": history_of,
+    }
+    files: dict[str, Any] = {
         table: {day: write(root / table / day / "part.parquet", make(day)) for day in DAYS}
         for table, make in tables.items()
     }
