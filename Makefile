@@ -28,7 +28,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # Dagster's notices that a command has a newer name, or an argument is in preview
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: help setup check-machine home demo test lint types contracts lanes unit assets distributed services browser gpu dev bench lock clean
+.PHONY: help setup check-machine home env demo test lint types contracts lanes unit assets distributed services browser gpu dev bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-22s %s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ check-machine:
 home: setup ## GEMLINE_HOME with a Dagster instance in it
 	@mkdir -p "$(DAGSTER_HOME)"
 	@test -e "$(DAGSTER_HOME)/dagster.yaml" || ln -sfn "$(CURDIR)/dagster.yaml" "$(DAGSTER_HOME)/dagster.yaml"
+
+env: home ## lines that set a shell up: eval "$$(make -s env)"
+	@echo "export GEMLINE_HOME='$(GEMLINE_HOME)' DAGSTER_HOME='$(DAGSTER_HOME)' GX_ANALYTICS_ENABLED=false PATH='$(BIN)':\"\$$PATH\""
 
 demo: home ## the graph on real data, ending with metrics (WORLD=tiny for the short form)
 	@$(BIN)/gemline demo --world $(WORLD)

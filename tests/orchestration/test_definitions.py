@@ -63,7 +63,7 @@ def test_a_replay_schedule_goes_day_by_day_and_ends_with_the_log(instance: dg.Da
 def test_a_tick_requests_the_day_once_and_skips_past_the_end() -> None:
     world = load_world("tiny")
     with dg.DagsterInstance.local_temp() as instance:
-        context = dg.build_schedule_context(instance=instance)
+        context = dg.build_schedule_context(instance, scheduled_execution_time=datetime(2026, 1, 1, tzinfo=UTC))
         request = daily_retrain(world)(context)
         assert (request.partition_key, request.run_key) == ("2024-03-07", "2024-03-07")
         last = dg.AssetMaterialization(asset_key(world, "impressions"), partition="2024-03-11")
