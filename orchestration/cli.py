@@ -131,7 +131,7 @@ def rollback(world: str, reason: str) -> None:
     from features.home import Home
     from serving import releases
 
-    release = releases.rollback(Home.of(world).releases, "gem", reason)
+    release = releases.rollback(Home.of(world).releases, "gem", reason).release
     click.echo(f"live: {release.ds} {release.digest}")
 
 

@@ -43,5 +43,5 @@ def _historical(gemline: WorldResource, users: Sequence[int], ads: Sequence[int]
     pairs = [(user, ad) for user in users for ad in ads or (None,)]
     asked = pd.DataFrame(pairs, columns=["user_id", "ad_id"]).astype("Int64").assign(event_timestamp=instant)
     tables = gemline.tables()
-    frame = historical_features(tables.spark, gemline.world, gemline.home, tables, asked)
-    return f"historical features as of {instant.isoformat()}\n\n{frame.toPandas().T.to_string()}"
+    frame: pd.DataFrame = historical_features(tables.spark, gemline.world, gemline.home, tables, asked).toPandas()
+    return f"historical features as of {instant.isoformat()}\n\n{frame.T.to_string()}"

@@ -8,7 +8,7 @@ from features.worlds import World
 from orchestration.publishing import asset_key
 
 
-def world_jobs(world: World) -> Sequence["dg.UnresolvedAssetJobDefinition"]:  # type: ignore[name-defined]
+def world_jobs(world: World) -> Sequence["dg.UnresolvedAssetJobDefinition"]:
     """Jobs `ingest`, `features` and `gem` for the groups, `tables` (range runs), and `daily` (everything of a day)."""
     groups = {name: dg.AssetSelection.groups(name) for name in ("ingest", "features", "gem")}
     tables = groups["ingest"] | groups["features"]

@@ -40,7 +40,7 @@ def due_pairs(tables: "Tables", first: str, last: str) -> "pd.DataFrame":
     labels = tables.read("labels", day_range(max(first, tables.world.first_day), last))
     days = [ds for ds in tables.readable_days("examples") if ds <= last]
     examples = tables.read("examples", days).select("ds", "impression_id", "user_id", "ad_id", "surface")
-    frame = labels.join(examples, ["ds", "impression_id"]).toPandas()
+    frame: pd.DataFrame = labels.join(examples, ["ds", "impression_id"]).toPandas()
     return frame.astype({"user_id": "Int64"}).sort_values(["label_ds", *PAIR], ignore_index=True)
 
 

@@ -186,9 +186,11 @@ class World(Strict):
 
     def _check_features(self) -> None:
         names = [feature.name for feature in self.categorical]
-        for feature in (*self.categorical, *self.history.fields):
-            if feature.table not in self.tables:
-                raise ValueError(f"feature {feature.name}: embedding table '{feature.table}' is not in `tables`")
+        used = {feature.name: feature.table for feature in self.categorical}
+        used |= {field.name: field.table for field in self.history.fields}
+        for name, table in used.items():
+            if table not in self.tables:
+                raise ValueError(f"feature {name}: embedding table '{table}' is not in `tables`")
         for field in self.history.fields:
             if field.candidate is not None and field.candidate not in names:
                 raise ValueError(f"history field {field.name}: candidate '{field.candidate}' is no categorical feature")

@@ -1,6 +1,7 @@
 """The Feast feature store: definitions applied when they change, and the online store filled window by window."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import dagster as dg
 
@@ -15,7 +16,7 @@ VIEWS = ("user_stats", "ad_stats", "user_recent", "users", "ads")
 
 def feature_store_assets(world: World) -> Sequence[dg.AssetsDefinition]:
     """Assets feature_store (the registry) and online_features."""
-    common = {"group_name": "features", "owners": ["team:ads-ranking"]}
+    common: dict[str, Any] = {"group_name": "features", "owners": ["team:ads-ranking"]}
 
     @dg.asset(key=asset_key(world, "feature_store"), kinds={"feast"}, **common)
     def feature_store(context: dg.AssetExecutionContext, gemline: WorldResource) -> dg.MaterializeResult:
