@@ -102,9 +102,7 @@ class Batch:
         starts = (torch.cumsum(self.history_lengths, 0) - self.history_lengths)[used]
         ends = torch.cumsum(lengths, 0)
         total = int(ends[-1]) if len(ends) else 0
-        event = torch.arange(total, device=starts.device) + torch.repeat_interleave(
-            starts - (ends - lengths), lengths
-        )
+        event = torch.arange(total, device=starts.device) + torch.repeat_interleave(starts - (ends - lengths), lengths)
         return replace(
             self,
             categorical={name: rows[picked] for name, rows in self.categorical.items()},
@@ -135,17 +133,13 @@ def concat(batches: Sequence[Batch]) -> Batch:
         ValueError: on an empty sequence.
     """
     if not batches:
-        raise ValueError(
-            "concat needs at least one batch: an empty list does not say which columns there are"
-        )
+        raise ValueError("concat needs at least one batch: an empty list does not say which columns there are")
     shifts = np.cumsum([0, *(len(batch.history_lengths) for batch in batches[:-1])])
     rows = [batch.rows_of_history + int(shift) for batch, shift in zip(batches, shifts, strict=True)]
     names = (*_PER_EXAMPLE, "history_lengths", "history_age", "history_type", "history_span")
     first = batches[0]
     return Batch(
-        categorical={
-            name: torch.cat([batch.categorical[name] for batch in batches]) for name in first.categorical
-        },
+        categorical={name: torch.cat([batch.categorical[name] for batch in batches]) for name in first.categorical},
         history={name: torch.cat([batch.history[name] for batch in batches]) for name in first.history},
         history_row=torch.cat(rows),
         **{name: torch.cat([getattr(batch, name) for batch in batches]) for name in names},
@@ -173,9 +167,7 @@ def build_batch(
     """
     rows = len(as_column(columns["surface"]).values)
     if len(histories.row) != rows:
-        raise SchemaError(
-            f"{rows} examples but histories of {len(histories.row)}; slice histories for the same rows"
-        )
+        raise SchemaError(f"{rows} examples but histories of {len(histories.row)}; slice histories for the same rows")
     ages = histories.age_us.astype(np.float64) / 1e6
     starts = np.cumsum(histories.lengths) - histories.lengths
     span = np.zeros(len(histories.lengths))
@@ -184,9 +176,7 @@ def build_batch(
     if labels is None:
         labels = Labels(*(np.zeros((rows, len(schema.tasks)), dtype=np.float32) for _ in range(3)))
     return Batch(
-        categorical={
-            entry.name: _categorical(schema, columns, entry.name, rows) for entry in schema.categorical
-        },
+        categorical={entry.name: _categorical(schema, columns, entry.name, rows) for entry in schema.categorical},
         dense=torch.from_numpy(dense_inputs(schema, columns, rows)),
         history_lengths=torch.from_numpy(histories.lengths),
         history={name: torch.from_numpy(rows_) for name, rows_ in histories.fields.items()},

@@ -46,9 +46,7 @@ def xxh64_bytes(data: bytes, seed: int = 0) -> int:
     total = (total + len(data)) & _MASK
     at = len(data) // 32 * 32
     while at + 8 <= len(data):
-        total = (
-            _rotate(total ^ _round(0, int.from_bytes(data[at : at + 8], "little")), 27) * _P1 + _P4
-        ) & _MASK
+        total = (_rotate(total ^ _round(0, int.from_bytes(data[at : at + 8], "little")), 27) * _P1 + _P4) & _MASK
         at += 8
     if at + 4 <= len(data):
         word = int.from_bytes(data[at : at + 4], "little")

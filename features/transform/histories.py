@@ -69,9 +69,7 @@ class HistoryStore:
             day=days,
             late=late,
             type=np.asarray(type, dtype=np.int64)[order],
-            fields={
-                name: Column(column.values[order], column.missing[order]) for name, column in columns.items()
-            },
+            fields={name: Column(column.values[order], column.missing[order]) for name, column in columns.items()},
         )
 
     def encoded(self, schema: FeatureSchema) -> dict[str, np.ndarray]:

@@ -160,9 +160,7 @@ class FeatureSchema:
         for feature in self.categorical:
             if feature.name == name:
                 return feature
-        raise SchemaError(
-            f"no categorical feature '{name}'; known: {[feature.name for feature in self.categorical]}"
-        )
+        raise SchemaError(f"no categorical feature '{name}'; known: {[feature.name for feature in self.categorical]}")
 
     @property
     def dense_width(self) -> int:
@@ -194,20 +192,14 @@ class FeatureSchema:
             return cls(
                 categorical=tuple(Categorical(**entry) for entry in data["categorical"]),
                 dense=tuple(Dense(**entry) for entry in data["dense"]),
-                history=History(
-                    **{**history, "fields": tuple(HistoryField(**entry) for entry in history["fields"])}
-                ),
+                history=History(**{**history, "fields": tuple(HistoryField(**entry) for entry in history["fields"])}),
                 tables={name: int(rows) for name, rows in data["tables"].items()},
                 surfaces=tuple(data["surfaces"]),
                 event_types=tuple(data["event_types"]),
-                tasks=tuple(
-                    TaskSpec(**{**entry, "surfaces": tuple(entry["surfaces"])}) for entry in data["tasks"]
-                ),
+                tasks=tuple(TaskSpec(**{**entry, "surfaces": tuple(entry["surfaces"])}) for entry in data["tasks"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SchemaError(
-                f"this JSON is no feature schema: {error!r}; rebuild it from the world"
-            ) from error
+            raise SchemaError(f"this JSON is no feature schema: {error!r}; rebuild it from the world") from error
 
     @classmethod
     def from_json(cls, text: str) -> "FeatureSchema":

@@ -69,9 +69,7 @@ class GemConfig:
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"GemConfig.{field.name} is {value}; it must be at least 1")
         if self.dim % self.attention_heads:
-            raise ValueError(
-                f"GemConfig.dim {self.dim} is not divisible by attention_heads {self.attention_heads}"
-            )
+            raise ValueError(f"GemConfig.dim {self.dim} is not divisible by attention_heads {self.attention_heads}")
         if not self.matching_taus or min(self.matching_taus) <= 0:
             raise ValueError("GemConfig.matching_taus must hold at least one positive number of days")
         if not 0 <= self.dropout < 1:

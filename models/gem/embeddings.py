@@ -74,8 +74,7 @@ class Embeddings(nn.Module):
         return KeyedJaggedTensor.from_lengths_sync(
             keys=[*self.names, *map(history_key, self.fields)],
             values=torch.cat(
-                [batch.categorical[name] for name in self.names]
-                + [batch.history[name] for name in self.fields]
+                [batch.categorical[name] for name in self.names] + [batch.history[name] for name in self.fields]
             ),
             lengths=torch.cat([ones] * len(self.names) + [lengths] * len(self.fields)),
         )

@@ -45,9 +45,7 @@ def sampling_offset(keep_rate: Tensor) -> Tensor:
     return -torch.log(keep_rate)
 
 
-def gem_loss(
-    logits: Tensor, batch: Inputs, schema: Schema, scales: Mapping[str, float] | None = None
-) -> TaskLosses:
+def gem_loss(logits: Tensor, batch: Inputs, schema: Schema, scales: Mapping[str, float] | None = None) -> TaskLosses:
     """Binary cross-entropy of every task where its mask is set.
 
     Args:

@@ -35,9 +35,7 @@ class Gem(nn.Module):
         embedding_device: where the tables are made; `meta` when training will shard them.
     """
 
-    def __init__(
-        self, schema: Schema, config: GemConfig, embedding_device: torch.device | str | None = None
-    ) -> None:
+    def __init__(self, schema: Schema, config: GemConfig, embedding_device: torch.device | str | None = None) -> None:
         super().__init__()
         dim, types = config.dim, 1 + len(schema.event_types)
         self.config = config
@@ -51,9 +49,7 @@ class Gem(nn.Module):
         self._build_request_side(types)
         self.matching = Matching(list(self.matched), config.matching_taus, types)
         width = self.matching.width + self.activity.width
-        self.matching_tokens = MLP(
-            width, (config.matching_hidden,), config.matching_tokens * dim, config.dropout
-        )
+        self.matching_tokens = MLP(width, (config.matching_hidden,), config.matching_tokens * dim, config.dropout)
         hidden = (config.dense_hidden,)
         self.dense_tokens = MLP(schema.dense_width, hidden, config.dense_tokens * dim, config.dropout)
         self._build_interaction(len(self.names) + 1, len(schema.tasks), len(schema.surfaces))
@@ -121,9 +117,7 @@ class Gem(nn.Module):
         """
         for task, rate in rates.items():
             if task not in self.task_names or not 0 < rate < 1:
-                raise ValueError(
-                    f"task '{task}', rate {rate}: give a rate inside (0, 1) of one of {self.task_names}"
-                )
+                raise ValueError(f"task '{task}', rate {rate}: give a rate inside (0, 1) of one of {self.task_names}")
             self.heads.tasks.bias[self.task_names.index(task)] = math.log(rate / (1 - rate))
 
     def forward(self, batch: Inputs) -> Tensor:
@@ -145,15 +139,11 @@ class Gem(nn.Module):
             dim=1,
         )
         hidden = self.trunk(self.wukong(tokens).flatten(1)).relu()
-        linear = self.linear_tokens(tokens.flatten(1)) + self.linear_numbers(
-            torch.cat([numbers, batch.dense], 1)
-        )
+        linear = self.linear_tokens(tokens.flatten(1)) + self.linear_numbers(torch.cat([numbers, batch.dense], 1))
         logits: Tensor = self.heads(hidden, batch.surface) + linear
         return logits.float()
 
-    def _encode_requests(
-        self, batch: Inputs, x_BCD: Tensor, events: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def _encode_requests(self, batch: Inputs, x_BCD: Tensor, events: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Activity features [R, w] and summary tokens [R, t, d] of every request.
 
         Nothing of a candidate enters.

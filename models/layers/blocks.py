@@ -36,9 +36,7 @@ class BlockLayout:
         counts = (lengths + block - 1) // block
         rows = torch.arange(len(lengths), device=lengths.device)
         event_row = torch.repeat_interleave(rows, lengths)
-        from_end = (
-            torch.cumsum(lengths, 0)[event_row] - 1 - torch.arange(len(event_row), device=lengths.device)
-        )
+        from_end = torch.cumsum(lengths, 0)[event_row] - 1 - torch.arange(len(event_row), device=lengths.device)
         last_block = torch.cumsum(counts, 0)[event_row] - 1
         slot = (last_block - from_end // block) * block + (block - 1 - from_end % block)
         row = torch.repeat_interleave(rows, counts)

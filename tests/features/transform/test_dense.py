@@ -38,9 +38,7 @@ def test_missing_is_zero_with_an_indicator_and_infinity_is_not_missing(schema: F
 def test_known_values() -> None:
     assert TRANSFORMS["count"](np.array([-3.0, 0.0, 9.0])).tolist() == [0.0, 0.0, pytest.approx(np.log(10))]
     assert TRANSFORMS["value"](np.array([-9.0, 9.0])).tolist() == pytest.approx([-np.log(10), np.log(10)])
-    assert TRANSFORMS["ratio"](np.array([0.0, 1e-3, 1.0])).tolist() == pytest.approx(
-        [-3.0, 0.0, 3.0], abs=1e-3
-    )
+    assert TRANSFORMS["ratio"](np.array([0.0, 1e-3, 1.0])).tolist() == pytest.approx([-3.0, 0.0, 3.0], abs=1e-3)
     assert TRANSFORMS["age"](np.array([-1.0, 1.0])).tolist() == pytest.approx([0.0, np.log(2)])
 
 

@@ -56,9 +56,7 @@ def test_slices_equal_a_loop(schema: FeatureSchema, seed: int, late: float) -> N
 
 
 def test_candidates_of_a_request_share_one_slice(schema: FeatureSchema) -> None:
-    store = HistoryStore.from_arrays(
-        np.array([1, 2]), np.zeros(2), np.zeros(2), np.zeros(2), {"ad_id": np.arange(2)}
-    )
+    store = HistoryStore.from_arrays(np.array([1, 2]), np.zeros(2), np.zeros(2), np.zeros(2), {"ad_id": np.arange(2)})
     got = slice_histories(schema, store, np.array([1, 2, 1, 1, 9]), np.ones(5), np.array([5, 5, 5, 6, 5]))
     assert len(got.lengths) == 4
     assert got.row[0] == got.row[2] != got.row[3]
@@ -70,9 +68,7 @@ def test_order_of_files_does_not_matter(schema: FeatureSchema) -> None:
     request = (np.arange(3), np.ones(3), np.full(3, 100))
     results = []
     for order in (np.arange(90), rng.permutation(90)):
-        store = HistoryStore.from_arrays(
-            user[order], np.zeros(90), stamp[order], np.zeros(90), {"ad_id": ad[order]}
-        )
+        store = HistoryStore.from_arrays(user[order], np.zeros(90), stamp[order], np.zeros(90), {"ad_id": ad[order]})
         results.append(slice_histories(schema, store, *request))
     np.testing.assert_array_equal(results[0].fields["ad_id"], results[1].fields["ad_id"])
 

@@ -64,9 +64,7 @@ def test_contradictions_are_refused(schema: FeatureSchema, change: dict[str, obj
         replace(schema, **change)
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"history": {"fields": [{"nam": 1}]}, "categorical": []}']
-)
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"history": {"fields": [{"nam": 1}]}, "categorical": []}'])
 def test_bad_json_is_one_clear_error(text: str) -> None:
     with pytest.raises(GemlineError, match="schema"):
         FeatureSchema.from_json(text)

@@ -29,9 +29,7 @@ def test_vectors_are_the_rows_of_their_tables(schema: FeatureSchema, toy: Toy) -
         torch.nn.init.normal_(weight)
     categorical, events = embeddings(batch)
     for feature in schema.categorical:
-        torch.testing.assert_close(
-            categorical[feature.name], weights[feature.table][batch.categorical[feature.name]]
-        )
+        torch.testing.assert_close(categorical[feature.name], weights[feature.table][batch.categorical[feature.name]])
     for field in schema.history.fields:
         torch.testing.assert_close(events[field.name], weights[field.table][batch.history[field.name]])
 

@@ -20,9 +20,7 @@ def sampled(schema: FeatureSchema, toy: Toy, rows: int, base_rate: float, keep: 
     label = torch.zeros_like(batch.label)
     label[:positives] = 1.0
     weight = torch.where(label > 0, 1.0, 1 / keep)
-    batch = replace(
-        batch, label=label, weight=weight, mask=torch.ones_like(label), keep_rate=torch.full((rows,), keep)
-    )
+    batch = replace(batch, label=label, weight=weight, mask=torch.ones_like(label), keep_rate=torch.full((rows,), keep))
     return batch, positives / (positives + (rows - positives) / keep)
 
 

@@ -79,9 +79,7 @@ def test_the_request_side_does_not_see_the_candidate(schema: FeatureSchema, toy:
     results = []
     for changed in (batch, replace(batch, categorical=other)):
         found, events = model.embeddings(changed)
-        results.append(
-            model._encode_requests(changed, torch.stack([found[n] for n in model.names], 1), events)
-        )
+        results.append(model._encode_requests(changed, torch.stack([found[n] for n in model.names], 1), events))
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
     assert not torch.equal(model(batch), model(replace(batch, categorical=other)))
 

@@ -24,9 +24,7 @@ def test_equals_a_loop_over_blocks() -> None:
     x, layout = torch.randn(17, 8), BlockLayout.of(lengths, 4)
     got = layout.unpack(module(layout.pack(x), layout.mask))
     blocks = [(0, 2), (2, 6), (6, 9), (9, 13), (13, 17)]
-    torch.testing.assert_close(
-        got, torch.cat([reference(module, x[a:b]) for a, b in blocks]), rtol=1e-5, atol=1e-5
-    )
+    torch.testing.assert_close(got, torch.cat([reference(module, x[a:b]) for a, b in blocks]), rtol=1e-5, atol=1e-5)
 
 
 def test_a_change_in_one_block_stays_there() -> None:
@@ -34,9 +32,7 @@ def test_a_change_in_one_block_stays_there() -> None:
     x = torch.randn(8, 8)
     changed = x.clone()
     changed[1] += 1.0
-    difference = (
-        (module(layout.pack(x), layout.mask) - module(layout.pack(changed), layout.mask)).abs().sum((1, 2))
-    )
+    difference = (module(layout.pack(x), layout.mask) - module(layout.pack(changed), layout.mask)).abs().sum((1, 2))
     assert difference[0] > 0 and difference[1] == 0
 
 

@@ -31,9 +31,7 @@ def test_equals_a_loop() -> None:
             hits = [t for t in own if history[field][t] == candidate[field][b] != 0]
             sums = module.sums[field]
             assert isinstance(sums, DecayedSums)
-            parts.append(
-                sums(torch.zeros(len(hits), dtype=torch.long), ages[hits], types[hits], span[[r]])[0]
-            )
+            parts.append(sums(torch.zeros(len(hits), dtype=torch.long), ages[hits], types[hits], span[[r]])[0])
         torch.testing.assert_close(got[b], torch.cat(parts))
     assert got.any()
 

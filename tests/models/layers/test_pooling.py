@@ -10,9 +10,7 @@ from models.layers.pooling import SeedPooling, SumKronLinear
 def test_sum_kron_equals_kronecker_products() -> None:
     module = SumKronLinear(seeds=5, tokens=3, dim=4, terms=2).double()
     h = torch.randn(6, 5, 4, dtype=torch.double)
-    matrix = sum(
-        torch.kron(z.T.contiguous(), w.T.contiguous()) for z, w in zip(module.left, module.right, strict=True)
-    )
+    matrix = sum(torch.kron(z.T.contiguous(), w.T.contiguous()) for z, w in zip(module.left, module.right, strict=True))
     torch.testing.assert_close(module(h).flatten(1), h.flatten(1) @ matrix.T)
     assert sum(p.numel() for p in module.parameters()) == 2 * (5 * 3 + 4 * 4)
 

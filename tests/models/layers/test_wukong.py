@@ -14,9 +14,7 @@ def test_low_rank_equals_naive(tokens: int, dim: int, rank: int) -> None:
 
 def test_identity_factors_give_the_full_gram_matrix() -> None:
     x = torch.randn(3, 5, 4, dtype=torch.double)
-    torch.testing.assert_close(
-        low_rank_fm(x, torch.eye(5, dtype=torch.double)), torch.einsum("bid,bjd->bij", x, x)
-    )
+    torch.testing.assert_close(low_rank_fm(x, torch.eye(5, dtype=torch.double)), torch.einsum("bid,bjd->bij", x, x))
 
 
 def test_permuting_fields_permutes_rows() -> None:
