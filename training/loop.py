@@ -90,7 +90,7 @@ def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
 
     Args:
         trainee: changes.
-        batch: may be empty; all processes step together.
+        batch: may be without labels; all processes step together.
         where: the step's place in the walk, for the message of an error.
 
     Returns:
@@ -120,9 +120,7 @@ def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
 def train_on(trainee: Trainee, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
     """Train on each row once; yields the loss of every global batch."""
     recipe = trainee.recipe
-    parts = reader.batches(
-        rows, trainee.schema, recipe.batch_size, trainee.compute.share, recipe.model.history_length
-    )
+    parts = reader.batches(rows, trainee.schema, recipe.batch_size, trainee.compute.share, recipe.model.history_length)
     for step, (_, batch) in enumerate(parts):
         yield train_step(trainee, batch.to(trainee.compute.device), f"{where}, step {step}")
 
@@ -142,7 +140,7 @@ def score(trainee: Trainee, reader: Reader, rows: Rows) -> np.ndarray:
     )
     for positions, batch in parts:
         logits = trainee.model(batch.to(device))
-        found[torch.from_numpy(positions).to(device)] = logits.sigmoid()
+        found[torch.from_numpy(positions).to(device)] = logits.sigmoid()[: len(positions)]
     result: np.ndarray = summed(found, trainee.compute).cpu().numpy()
     return result
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
+import torch
 
 from features.errors import GemlineError
 from features.transform.batch import Batch, HistoryStore, Labels, build_batch, slice_histories
@@ -57,9 +58,7 @@ class Rows:
 
     def take(self, index: np.ndarray) -> "Rows":
         """The rows at integer positions, in that order."""
-        columns = {
-            name: Column(column.values[index], column.missing[index]) for name, column in self.columns.items()
-        }
+        columns = {name: Column(column.values[index], column.missing[index]) for name, column in self.columns.items()}
         labels = None if self.labels is None else Labels(*(part[index] for part in self.labels))
         return Rows(columns, self.day[index], labels)
 
@@ -150,17 +149,22 @@ class Reader:
             history_length: last events that are sliced.
 
         Yields:
-            Positions in `rows` [b], and their batch of b >= 0 rows.
+            Positions in `rows` [b], and their batch of b rows. Where b = 0 the batch is one row without labels,
+            whose scores nobody takes: sharded lookups are not safe with no rows at all.
         """
         parts = share.of(len(rows), batch_size)
         together = max(1, CHUNK_ROWS // batch_size) if batch_size < CHUNK_ROWS else 1
         for first in range(0, len(parts), together):
             chunk = parts[first : first + together]
-            built = self._batch(rows.take(np.concatenate(chunk)), schema, history_length)
+            taken = [
+                part if len(part) else np.array([(first + number) * batch_size]) for number, part in enumerate(chunk)
+            ]
+            built = self._batch(rows.take(np.concatenate(taken)), schema, history_length)
             start = 0
-            for part in chunk:
-                yield part, built.rows(slice(start, start + len(part)))
-                start += len(part)
+            for part, held in zip(chunk, taken, strict=True):
+                batch = built.rows(slice(start, start + len(held)))
+                yield part, batch if len(part) else replace(batch, mask=torch.zeros_like(batch.mask))
+                start += len(held)
 
     def _batch(self, rows: Rows, schema: FeatureSchema, history_length: int) -> Batch:
         histories = slice_histories(
@@ -237,9 +241,7 @@ class _Pairs:
         return len(self.task)
 
     def take(self, index: np.ndarray) -> "_Pairs":
-        return _Pairs(
-            self.ds[index], self.impression[index], self.task[index], self.label[index], self.weight[index]
-        )
+        return _Pairs(self.ds[index], self.impression[index], self.task[index], self.label[index], self.weight[index])
 
     def repeated(self) -> int | None:
         """Position of the first pair, of sorted ones, that is there twice."""

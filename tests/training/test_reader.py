@@ -81,6 +81,13 @@ def test_batches_hold_the_rows_of_their_positions(plan: Plan) -> None:
         np.testing.assert_array_equal(batch.label.numpy(), rows.labels.label[positions])
 
 
+def test_a_share_without_rows_is_one_row_without_labels(plan: Plan) -> None:
+    reader = Reader(plan)
+    rows = reader.labelled(plan.walk[1]).take(np.arange(5))
+    (_, _), (positions, batch) = reader.batches(rows, plan.schema, 4, Share(1, 2), 10)
+    assert (len(positions), len(batch), float(batch.mask.sum())) == (0, 1, 0.0)
+
+
 def test_histories_are_of_earlier_days_only(plan: Plan) -> None:
     reader = Reader(plan)
     lengths = {
@@ -100,9 +107,7 @@ def test_a_pair_without_its_example_names_both(plan: Plan) -> None:
         Reader(plan).labelled(day)
     earlier = {key: entry for key, entry in plan.examples.items() if key != plan.walk[0]}
     short = replace(plan, walk=plan.walk[1:], examples=earlier)
-    with pytest.raises(
-        ReaderError, match=f"labels of {plan.walk[1]} .* of {plan.walk[0]}, but the plan lists no"
-    ):
+    with pytest.raises(ReaderError, match=f"labels of {plan.walk[1]} .* of {plan.walk[0]}, but the plan lists no"):
         Reader(short).labelled(plan.walk[1])
 
 
@@ -119,9 +124,7 @@ def test_a_pair_or_an_example_that_is_there_twice_is_refused(plan: Plan) -> None
 def test_an_unknown_task_or_column_or_file_is_one_sentence(plan: Plan) -> None:
     day = plan.walk[0]
     names = pa.array(["view"] * len(pq.read_table(plan.labels[day].paths[0])))
-    rewrite(
-        plan, "labels", day, lambda table: table.set_column(table.column_names.index("task"), "task", names)
-    )
+    rewrite(plan, "labels", day, lambda table: table.set_column(table.column_names.index("task"), "task", names))
     with pytest.raises(ReaderError, match=r"tasks \['view'\]"):
         Reader(plan).labelled(day)
     rewrite(plan, "examples", day, lambda table: table.drop_columns(["brand"]))
