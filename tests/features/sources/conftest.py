@@ -33,8 +33,6 @@ def log_world(tmp_path: Path) -> LogWorld:
             (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         options = world.source.options | {"path": str(tmp_path)} | mapping
         surfaces = tuple(Surface(name=name, keep_rate=keep_rate) for name in world.surface_names)
-        return world.model_copy(
-            update={"source": Source(adapter="files", options=options), "surfaces": surfaces}
-        )
+        return world.model_copy(update={"source": Source(adapter="files", options=options), "surfaces": surfaces})
 
     return build

@@ -24,9 +24,7 @@ def test_shipped_worlds_pass_their_own_check(name: str) -> None:
 
 
 def test_an_unknown_adapter_is_named_with_those_that_exist() -> None:
-    with pytest.raises(
-        WorldError, match=r"source.adapter 'filse' is not known; choose one of complete_journey, files"
-    ):
+    with pytest.raises(WorldError, match=r"source.adapter 'filse' is not known; choose one of complete_journey, files"):
         source(_with_source(load_world("tiny"), "filse"))
 
 
@@ -38,9 +36,7 @@ def test_a_typo_in_the_options_is_named() -> None:
 
 def test_an_attribute_that_the_log_lacks_is_named() -> None:
     world = load_world("complete_journey")
-    world = world.model_copy(
-        update={"users": world.users.model_copy(update={"attributes": ("age", "shoe_size")})}
-    )
+    world = world.model_copy(update={"users": world.users.model_copy(update={"attributes": ("age", "shoe_size")})})
     with pytest.raises(WorldError, match=r"users.attributes: the log has no \['shoe_size'\]"):
         source(world).check(world)
 

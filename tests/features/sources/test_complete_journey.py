@@ -60,9 +60,7 @@ def bought(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """The slice's purchases as pandas reads them."""
     frame = _raw("transactions")
     frame = frame[frame["household_id"].isin(found["users"]["user_id"])].copy()
-    frame["ds"] = (
-        frame["transaction_timestamp"].dt.tz_localize("UTC").dt.tz_convert(ZONE).dt.strftime("%Y-%m-%d")
-    )
+    frame["ds"] = frame["transaction_timestamp"].dt.tz_localize("UTC").dt.tz_convert(ZONE).dt.strftime("%Y-%m-%d")
     return frame[frame["ds"] <= LAST]
 
 
@@ -73,12 +71,15 @@ def exposures(bought: pd.DataFrame) -> pd.DataFrame:
     baskets = days[["basket_id", "household_id", "store_id", "week"]].drop_duplicates()
     weeks = sorted(int(week) for week in baskets["week"].unique())
     promoted = _raw("promotions", filters=[("week", "in", weeks)])
+    # only what meets a basket: grouping text over whole weeks takes a minute
+    promoted = promoted.merge(baskets[["store_id", "week"]].drop_duplicates())
     promoted = promoted.groupby(["product_id", "store_id", "week"], as_index=False).max()
     pairs = baskets.merge(promoted, on=["store_id", "week"])
     keys = days[["basket_id", "product_id"]].assign(bought=True)
     return pairs.merge(keys, on=["basket_id", "product_id"], how="left")
 
 
+@pytest.mark.assets
 def test_the_week_calendar_is_that_of_the_log(bought: pd.DataFrame) -> None:
     assert (bought["ds"].map(week_of) == bought["week"]).all()
 
@@ -97,9 +98,7 @@ def test_positives_are_the_promoted_products_in_the_basket(
 
 
 @pytest.mark.assets
-def test_kept_negatives_are_exposures_below_their_hash(
-    found: dict[str, pd.DataFrame], exposures: pd.DataFrame
-) -> None:
+def test_kept_negatives_are_exposures_below_their_hash(found: dict[str, pd.DataFrame], exposures: pd.DataFrame) -> None:
     shown = found["impressions"].query("surface != 'direct_mail'")
     joined = shown.merge(
         exposures,
@@ -119,13 +118,9 @@ def test_kept_negatives_are_exposures_below_their_hash(
 def test_surface_and_context_come_from_the_merged_codes(
     found: dict[str, pd.DataFrame], exposures: pd.DataFrame
 ) -> None:
-    shown = found["impressions"].merge(
-        exposures, left_on=["request_id", "ad_id"], right_on=["basket_id", "product_id"]
-    )
+    shown = found["impressions"].merge(exposures, left_on=["request_id", "ad_id"], right_on=["basket_id", "product_id"])
     mailer, display = shown["mailer_location"] != "0", shown["display_location"] != "0"
-    expected = np.select(
-        [mailer & display, mailer, display], ["mailer_and_display", "mailer", "store_display"]
-    )
+    expected = np.select([mailer & display, mailer, display], ["mailer_and_display", "mailer", "store_display"], "")
     assert (shown["surface"] == expected).all() and len(set(expected)) == 3
     assert (shown["context_display"] == shown["display_location"].map(string_id)).all()
     assert (shown["context_store"] == shown["store_id"]).all()
@@ -143,9 +138,7 @@ def test_events_are_all_purchases_and_earlier_ones_arrive_on_the_first_day(
 
 
 @pytest.mark.assets
-def test_direct_mail_is_every_coupon_of_b_and_c_campaigns_once(
-    found: dict[str, pd.DataFrame], world: World
-) -> None:
+def test_direct_mail_is_every_coupon_of_b_and_c_campaigns_once(found: dict[str, pd.DataFrame], world: World) -> None:
     campaigns = _raw("campaign_descriptions").query("campaign_type != 'Type A'")
     starts = campaigns["start_date"].dt.strftime("%Y-%m-%d")
     campaigns = campaigns[starts.between(FIRST, LAST)]

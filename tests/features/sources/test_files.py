@@ -108,9 +108,7 @@ def test_a_mark_and_windows_line_ends_change_nothing(spark: "SparkSession", log_
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_ids_survive_a_missing_neighbour(
-    spark: "SparkSession", log_world: LogWorld, tmp_path: Path, kind: str
-) -> None:
+def test_ids_survive_a_missing_neighbour(spark: "SparkSession", log_world: LogWorld, tmp_path: Path, kind: str) -> None:
     users = [2**62 + 1, None, 2**62 + 2, 2**53 + 1]
     names = IMPRESSIONS.strip().split(",")
     rows = [
@@ -172,34 +170,23 @@ def test_nanoseconds_are_cut_not_rounded(
         ("1709814600123456789", {"epoch": "ns"}, "2024-03-07 12:30:00.123456"),
     ],
 )
-def test_spellings_of_time(
-    spark: "SparkSession", log_world: LogWorld, text: str, options: dict, utc: str
-) -> None:
+def test_spellings_of_time(spark: "SparkSession", log_world: LogWorld, text: str, options: dict, utc: str) -> None:
     world = log_world({"impressions.csv": IMPRESSIONS + _shown(1, text)}, **options)
     (row,) = _rows(extract(spark, world, [DAY]))
     assert row["request_ts"] == datetime.fromisoformat(utc)
 
 
 def test_an_outcome_counts_to_the_day_on_which_it_arrived(spark: "SparkSession", log_world: LogWorld) -> None:
-    lines = (
-        f"1,1,5,click,{DAY}T12:00:00Z,{NEXT}T12:00:00Z,1.5\n2,1,5,click,{DAY}T12:00:00Z,{DAY}T11:00:00Z,\n"
-    )
+    lines = f"1,1,5,click,{DAY}T12:00:00Z,{NEXT}T12:00:00Z,1.5\n2,1,5,click,{DAY}T12:00:00Z,{DAY}T11:00:00Z,\n"
     found = _rows(extract(spark, log_world({"outcomes.csv": OUTCOMES + lines}), [DAY, NEXT]), "outcomes")
     assert {(row["request_id"], row["ds"], row["value"]) for row in found} == {(1, NEXT, 1.5), (2, DAY, None)}
 
 
-def test_a_row_without_an_impression_id_gets_one_from_its_key(
-    spark: "SparkSession", log_world: LogWorld
-) -> None:
+def test_a_row_without_an_impression_id_gets_one_from_its_key(spark: "SparkSession", log_world: LogWorld) -> None:
     mapping = _mapping("impressions.csv")
     columns = dict(mapping["columns"])  # type: ignore[call-overload]
     del columns["impression_id"]
-    text = (
-        IMPRESSIONS
-        + _shown(1, f"{DAY}T12:00:00Z")
-        + _shown(2, f"{DAY}T12:00:00Z")
-        + _shown(2, f"{DAY}T12:00:00Z")
-    )
+    text = IMPRESSIONS + _shown(1, f"{DAY}T12:00:00Z") + _shown(2, f"{DAY}T12:00:00Z") + _shown(2, f"{DAY}T12:00:00Z")
     world = log_world({"impressions.csv": text}, impressions={**mapping, "columns": columns})
     extracted = extract(spark, world, [DAY])
     assert len({row["impression_id"] for row in _rows(extracted)}) == 2
@@ -263,9 +250,7 @@ def test_a_replaced_file_is_read_again(spark: "SparkSession", log_world: LogWorl
     assert _rows(extract(spark, log_world({"impressions.csv": IMPRESSIONS}), [DAY])) == []
 
 
-def test_files_of_one_glob_may_order_their_columns_differently(
-    spark: "SparkSession", log_world: LogWorld
-) -> None:
+def test_files_of_one_glob_may_order_their_columns_differently(spark: "SparkSession", log_world: LogWorld) -> None:
     other = "device,shown_at,slot,placement,ad,user,request_id,impression_id\n"
     world = log_world(
         {
@@ -287,9 +272,7 @@ def _check(world: World) -> None:
 
 def test_a_column_that_the_file_lacks_is_named_with_those_it_has(log_world: LogWorld) -> None:
     world = log_world({}, impressions=_mapping("impressions.csv", ad_id="advert"))
-    with pytest.raises(
-        WorldError, match=r"impressions.csv has no column 'advert'; it has impression_id, request_id"
-    ):
+    with pytest.raises(WorldError, match=r"impressions.csv has no column 'advert'; it has impression_id, request_id"):
         _check(world)
 
 

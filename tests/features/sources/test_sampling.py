@@ -48,9 +48,7 @@ def test_spark_and_numpy_decide_alike(rows: "DataFrame") -> None:
     found = frame.withColumn("kept", kept(F.col("impression_id"), F.lit(0.3))).collect()
     numbers = np.array([row["impression_id"] for row in found], dtype=np.int64)
     assert np.array_equal(uniform_numpy(numbers), np.array([row["u"] for row in found]))
-    assert np.array_equal(
-        kept_numpy(numbers, np.full(len(numbers), 0.3)), np.array([row["kept"] for row in found])
-    )
+    assert np.array_equal(kept_numpy(numbers, np.full(len(numbers), 0.3)), np.array([row["kept"] for row in found]))
 
 
 def _kept_rows(rows: "DataFrame", positive: set[int]) -> dict[int, float]:
