@@ -99,9 +99,5 @@ def parse_options(model: type[OptionsT], world: World) -> OptionsT:
 
 def _sentence(fault: dict) -> str:
     where = ".".join(["source.options", *(str(step) for step in fault["loc"])])
-    what = (
-        "unknown key (a typo?)"
-        if fault["type"] == "extra_forbidden"
-        else fault["msg"].removeprefix("Value error, ")
-    )
+    what = "unknown key (a typo?)" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
     return f"{where}: {what}"

@@ -41,11 +41,7 @@ def _own_columns(table: str, world: World) -> dict[str, str]:
             "ad_id": "bigint",
             "surface": "string",
         }
-        return (
-            own
-            | {"request_id": "bigint", "value": "double"}
-            | dict.fromkeys(history_columns(world), "bigint")
-        )
+        return own | {"request_id": "bigint", "value": "double"} | dict.fromkeys(history_columns(world), "bigint")
     if table in ("users", "ads"):
         entity = world.users if table == "users" else world.ads
         key = {f"{table[:-1]}_id": "bigint", "event_timestamp": "timestamp", "available_ts": "timestamp"}
@@ -70,6 +66,4 @@ def conform(frame: "DataFrame", table: str, world: World) -> "DataFrame":
 
 def empty(spark: "SparkSession", table: str, world: World) -> "DataFrame":
     """No rows, right columns."""
-    return spark.createDataFrame(
-        [], ", ".join(f"{name} {kind}" for name, kind in columns_of(table, world).items())
-    )
+    return spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in columns_of(table, world).items()))

@@ -62,12 +62,8 @@ def extract(spark: "SparkSession", world: World, days: Sequence[str]) -> Extract
     check(world)
     raw = Raw(spark, world, parse_options(Options, world))
     frames = {
-        "impressions": promoted_impressions(raw, days).unionByName(
-            offers(raw, days), allowMissingColumns=True
-        ),
-        "outcomes": purchase_outcomes(raw, days).unionByName(
-            redemptions(raw, days), allowMissingColumns=True
-        ),
+        "impressions": promoted_impressions(raw, days).unionByName(offers(raw, days), allowMissingColumns=True),
+        "outcomes": purchase_outcomes(raw, days).unionByName(redemptions(raw, days), allowMissingColumns=True),
         "events": events(raw, days),
         "users": users(raw, days),
         "ads": ads(raw, days),

@@ -45,16 +45,12 @@ def check_attributes(world: World) -> None:
     for section, (names, known) in asked.items():
         unknown = sorted(set(names) - set(known))
         if unknown:
-            raise WorldError(
-                f"world {world.name}: {section}: the log has no {unknown}; known: {', '.join(known)}"
-            )
+            raise WorldError(f"world {world.name}: {section}: the log has no {unknown}; known: {', '.join(known)}")
 
 
 def users(raw: Raw, days: Sequence[str]) -> "DataFrame":
     """Households of the slice; demographics are known for a third of them, the others have nulls."""
-    known = raw.table("demographics").select(
-        "household_id", *(_hashed(name).alias(name) for name in HOUSEHOLD_TEXTS)
-    )
+    known = raw.table("demographics").select("household_id", *(_hashed(name).alias(name) for name in HOUSEHOLD_TEXTS))
     frame = raw.households.join(F.broadcast(known), "household_id", "left")
     return _on_first_day(frame.withColumnRenamed("household_id", "user_id"), raw, days)
 
@@ -78,24 +74,16 @@ def _reachable(raw: Raw) -> "DataFrame":
     visited = raw.purchases.where(F.col("ds") >= raw.world.first_day).select("store_id", "week").distinct()
     promoted = raw.table("promotions").where(F.col("week").between(first, last))
     promoted = promoted.join(F.broadcast(visited), ["store_id", "week"], "left_semi").select("product_id")
-    return (
-        promoted.unionByName(raw.purchases.select("product_id"))
-        .distinct()
-        .withColumnRenamed("product_id", "ad_id")
-    )
+    return promoted.unionByName(raw.purchases.select("product_id")).distinct().withColumnRenamed("product_id", "ad_id")
 
 
 def _coupons(raw: Raw) -> "DataFrame":
     """A coupon has an attribute when all products that it is good for share the value."""
     sent = offered(raw).where(F.col("ds") >= raw.world.first_day).select("ad_id").distinct()
     covered = (
-        raw.table("coupons")
-        .select(F.col("coupon_upc").alias("coupon"), F.col("product_id").alias("ad_id"))
-        .distinct()
+        raw.table("coupons").select(F.col("coupon_upc").alias("coupon"), F.col("product_id").alias("ad_id")).distinct()
     )
-    described = (
-        covered.join(F.broadcast(catalogue(raw)), "ad_id").drop("ad_id").withColumnRenamed("coupon", "ad_id")
-    )
+    described = covered.join(F.broadcast(catalogue(raw)), "ad_id").drop("ad_id").withColumnRenamed("coupon", "ad_id")
     shared = [F.when(F.min(name) == F.max(name), F.min(name)).alias(name) for name in PRODUCT_COLUMNS]
     return sent.join(described.groupBy("ad_id").agg(*shared), "ad_id", "left")
 

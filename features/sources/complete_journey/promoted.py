@@ -64,9 +64,7 @@ def _kept_pairs(raw: Raw, promoted: "DataFrame", baskets: "DataFrame") -> "DataF
     The join emits a pair only after its hash was taken, so what is dropped is never a row.
     """
     largest = max(entry.keep_rate for entry in raw.world.surfaces if entry.name in (MAILER, DISPLAY, BOTH))
-    paired = promoted.join(F.broadcast(baskets), ["store_id", "week"]).where(
-        kept(impression_id(), F.lit(largest))
-    )
+    paired = promoted.join(F.broadcast(baskets), ["store_id", "week"]).where(kept(impression_id(), F.lit(largest)))
     return _identified(paired, bought=False)
 
 

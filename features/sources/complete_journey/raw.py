@@ -75,11 +75,7 @@ class Raw:
         everyone = self.table("transactions").select("household_id").distinct()
         if self.options.households is None:
             return everyone.persist()
-        return (
-            everyone.orderBy(F.xxhash64("household_id"), "household_id")
-            .limit(self.options.households)
-            .persist()
-        )
+        return everyone.orderBy(F.xxhash64("household_id"), "household_id").limit(self.options.households).persist()
 
     @cached_property
     def purchases(self) -> "DataFrame":
@@ -89,9 +85,7 @@ class Raw:
         frame = frame.withColumn("ds", local_day(F.col("ts"), self.world.timezone))
         if self.world.last_day is not None:
             frame = frame.where(F.col("ds") <= self.world.last_day)
-        return (
-            frame.join(F.broadcast(self.households), "household_id", "left_semi").select(*columns).persist()
-        )
+        return frame.join(F.broadcast(self.households), "household_id", "left_semi").select(*columns).persist()
 
     def open_purchases(self, days: Sequence[str]) -> "DataFrame":
         """Purchases of those of the given days that are not closed."""

@@ -76,14 +76,10 @@ def classified(raw: "DataFrame", table: str, world: World, options: Options) -> 
         parsed = _with_keys(parsed, world)
     elif table in ("users", "ads"):
         parsed = _with_known_from(parsed, world)
-    parsed = parsed.withColumn("ds", _day(parsed, table, world)).withColumn(
-        "_rule", _rule(parsed, table, world)
-    )
+    parsed = parsed.withColumn("ds", _day(parsed, table, world)).withColumn("_rule", _rule(parsed, table, world))
     if table in ("impressions", "users", "ads"):
         parsed = _without_repeats(parsed, table)
-    return Classified(
-        table, parsed.drop("_broken", *(name for name in parsed.columns if name.startswith("_fault_")))
-    )
+    return Classified(table, parsed.drop("_broken", *(name for name in parsed.columns if name.startswith("_fault_"))))
 
 
 def _kinds(table: str, world: World) -> dict[str, str]:
@@ -111,9 +107,7 @@ def _faults(raw: "DataFrame", table: str, world: World, options: Options) -> lis
     """For times and numbers: there was text, and it did not parse."""
     kinds = _kinds(table, world)
     return [
-        (filled(F.col(name)).isNotNull() & _parse(name, kinds[name], world, options).isNull()).alias(
-            f"_fault_{name}"
-        )
+        (filled(F.col(name)).isNotNull() & _parse(name, kinds[name], world, options).isNull()).alias(f"_fault_{name}")
         for name in _mapped(raw)
         if kinds[name] not in ("bigint", "string")
     ]

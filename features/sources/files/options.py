@@ -21,9 +21,7 @@ TIMES = ("request_ts", "window_end", "event_ts", "arrival_ts", "known_from")
 class Mapping(Strict):
     """One table's file or files."""
 
-    file: str = Field(
-        description="name or glob below `path`; ends in .csv, .tsv, .jsonl, .ndjson or .parquet"
-    )
+    file: str = Field(description="name or glob below `path`; ends in .csv, .tsv, .jsonl, .ndjson or .parquet")
     columns: dict[str, str] = Field(description="canonical column -> raw column")
 
 
@@ -31,9 +29,7 @@ class Options(Strict):
     """`source.options` of the adapter `files`."""
 
     path: str = Field(description="folder of the files")
-    naive_times: Literal["utc", "local"] = Field(
-        default="utc", description="what a time without an offset means"
-    )
+    naive_times: Literal["utc", "local"] = Field(default="utc", description="what a time without an offset means")
     epoch: Literal["s", "ms", "us", "ns"] | None = Field(
         default=None, description="times are numbers since 1970 in this unit, not ISO 8601"
     )
@@ -66,9 +62,7 @@ def check_mapping(world: World, options: Options) -> None:
                 raise WorldError(f"{where}: map '{name}' to a raw column; the world needs it")
     for table, entity in (("users", world.users), ("ads", world.ads)):
         if entity.attributes and table not in options.mapped():
-            raise WorldError(
-                f"world {world.name}: source.options.{table} is missing, but {table}.attributes needs it"
-            )
+            raise WorldError(f"world {world.name}: source.options.{table} is missing, but {table}.attributes needs it")
 
 
 def mappable(table: str, world: World) -> list[str]:

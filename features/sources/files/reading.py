@@ -58,9 +58,7 @@ def located(world: World, options: Options, table: str, mapping: Mapping) -> lis
     return found
 
 
-def read_text(
-    spark: "SparkSession", world: World, options: Options, table: str, mapping: Mapping
-) -> "DataFrame":
+def read_text(spark: "SparkSession", world: World, options: Options, table: str, mapping: Mapping) -> "DataFrame":
     """All rows of a table's files: mapped canonical columns as STRING, `_row`, `_source`, `_broken`.
 
     Raises:
@@ -125,8 +123,7 @@ def _check_columns(groups: Sequence[Group], mapping: Mapping, where: str) -> Non
         for canonical, raw in mapping.columns.items():
             if raw not in names:
                 raise WorldError(
-                    f"{where}.columns.{canonical}: {group.paths[0]} has no column '{raw}'; "
-                    f"it has {', '.join(names)}"
+                    f"{where}.columns.{canonical}: {group.paths[0]} has no column '{raw}'; it has {', '.join(names)}"
                 )
         _check_types(group, mapping, where)
 

@@ -103,9 +103,7 @@ def _attributes(chance: Chance, log: Log) -> None:
             known = {"country": chance.one(COUNTRIES), "age_band": chance.one(AGE_BANDS)}
             log.users.append({"user": user, "known_from": _text(start), **known})
     for ad in ADS:
-        log.ads.append(
-            {"ad": ad, "known_from": _text(start), "brand": brand_of(ad), "topic": TOPICS[ad // 6 % 4]}
-        )
+        log.ads.append({"ad": ad, "known_from": _text(start), "brand": brand_of(ad), "topic": TOPICS[ad // 6 % 4]})
     # corrections: from then on the row says something else; what was known before stays what it was
     log.users.append(
         {"user": 1002, "known_from": _text(_at("2024-03-08", 12 * 60)), "country": "US", "age_band": "55+"}
