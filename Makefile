@@ -39,7 +39,7 @@ $(STAMP): requirements/cpu.txt requirements/gpu.txt pyproject.toml features/jars
 	@$(MAKE) --no-print-directory check-machine
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	$(BIN)/uv pip sync --python $(BIN)/python $(if $(TORCH_BACKEND),--torch-backend $(TORCH_BACKEND)) $(REQUIREMENTS)
+	$(BIN)/uv pip sync --compile-bytecode --python $(BIN)/python $(if $(TORCH_BACKEND),--torch-backend $(TORCH_BACKEND)) $(REQUIREMENTS)
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m features.jars
 	@$(BIN)/python -m orchestration.doctor packages

@@ -58,9 +58,7 @@ class Popularity:
     def _of_counts(cls, counts: pd.DataFrame, strength: float | None = None) -> "Popularity":
         total = counts[_COUNTS].sum()
         if not total["weight"] > 0:
-            raise GemlineError(
-                "popularity has no pair to learn from; give a day with labelled pairs before it"
-            )
+            raise GemlineError("popularity has no pair to learn from; give a day with labelled pairs before it")
         base = _open_rate(total["positive_weight"], total["weight"])
         share = _open_rate(total["positives"], total["rows"])
         surfaces = counts.groupby("surface")[_COUNTS].sum()
@@ -94,8 +92,7 @@ def fit_strength(positives: Floats, rows: Floats, prior: Floats) -> float:
     likelihood = [
         float(
             (
-                betaln(positives + s * prior, rows - positives + s * (1 - prior))
-                - betaln(s * prior, s * (1 - prior))
+                betaln(positives + s * prior, rows - positives + s * (1 - prior)) - betaln(s * prior, s * (1 - prior))
             ).sum()
         )
         for s in STRENGTHS

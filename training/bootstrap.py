@@ -96,9 +96,7 @@ def draws(units: int, resamples: int, seed: int) -> Iterator[Integers]:
         yield np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
 
 
-def estimates(
-    sample: Sample, user_id: ArrayLike | pd.Series, resamples: int, seed: int
-) -> dict[str, Estimate]:
+def estimates(sample: Sample, user_id: ArrayLike | pd.Series, resamples: int, seed: int) -> dict[str, Estimate]:
     """All metrics of one prediction with 95 % intervals.
 
     Args:
@@ -131,9 +129,7 @@ def estimates(
     return {name: _estimate(value, np.concatenate(found[name]), size) for name, value in values.items()}
 
 
-def paired(
-    candidate: Sample, incumbent: Sample, user_id: ArrayLike | pd.Series, resamples: int, seed: int
-) -> Paired:
+def paired(candidate: Sample, incumbent: Sample, user_id: ArrayLike | pd.Series, resamples: int, seed: int) -> Paired:
     """Difference of two predictions on identical rows.
 
     Args:
@@ -150,9 +146,7 @@ def paired(
         np.array_equal(candidate.label, incumbent.label)
         and np.array_equal(candidate.weight, incumbent.weight, equal_nan=True)
     ):
-        raise ValueError(
-            "a paired comparison needs the same labels and weights on both sides, in the same order"
-        )
+        raise ValueError("a paired comparison needs the same labels and weights on both sides, in the same order")
     sides = (candidate, incumbent)
     ne = [metrics.normalized_entropy(side) for side in sides]
     auc = [metrics.auc(side) for side in sides]
@@ -182,8 +176,7 @@ def _paired_intervals(
         found["ne_ratio"].append(_divide(ne[0], ne[1]))
         found["auc_difference"].append(auc[0] - auc[1])
     return {
-        name: _estimate(value, np.concatenate(found[name] or [np.empty(0)]), size)
-        for name, value in values.items()
+        name: _estimate(value, np.concatenate(found[name] or [np.empty(0)]), size) for name, value in values.items()
     }
 
 

@@ -68,9 +68,7 @@ def commit(attempt: Attempt, manifest: dict[str, Any]) -> None:
     Raises:
         CheckpointError: a newer attempt has begun, so this run is no longer the one to commit.
     """
-    files = {
-        path.relative_to(attempt.folder).as_posix(): file_hash(path) for path in _content(attempt.folder)
-    }
+    files = {path.relative_to(attempt.folder).as_posix(): file_hash(path) for path in _content(attempt.folder)}
     with _lock(attempt.output):
         newest = max(old.token for old in _attempts(attempt.output))
         if newest != attempt.token:
@@ -156,9 +154,7 @@ def _marked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _refused(folder: Path, why: str) -> CheckpointError:
-    return CheckpointError(
-        f"checkpoint {folder} is not loaded: {why}; use an older model or train its day again"
-    )
+    return CheckpointError(f"checkpoint {folder} is not loaded: {why}; use an older model or train its day again")
 
 
 def _content(folder: Path) -> list[Path]:

@@ -30,9 +30,7 @@ from features.errors import GemlineError
 INDEX = "metadata.json"
 """The file that names every tensor and where its parts lie."""
 
-_DTYPES = {
-    str(dtype): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32)
-}
+_DTYPES = {str(dtype): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32)}
 
 
 class JsonWriter(dcp.FileSystemWriter):
@@ -102,10 +100,7 @@ def full_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 def full_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor of a checkpoint in one process, unsharded; needs no process group and joins none."""
     metadata = JsonReader(folder).read_metadata()
-    state = {
-        name: torch.empty(entry.size, dtype=entry.properties.dtype)
-        for name, entry in _entries(metadata).items()
-    }
+    state = {name: torch.empty(entry.size, dtype=entry.properties.dtype) for name, entry in _entries(metadata).items()}
     _read(state, folder, no_dist=True)
     return state
 
@@ -168,9 +163,7 @@ def _parts_to_json(parts: dict[MetadataIndex, _StorageInfo]) -> list[dict[str, A
 
 
 def _tensor_meta(entry: dict[str, Any]) -> TensorStorageMetadata:
-    chunks = [
-        ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes)) for offsets, sizes in entry["chunks"]
-    ]
+    chunks = [ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes)) for offsets, sizes in entry["chunks"]]
     properties = TensorProperties(dtype=_DTYPES[entry["dtype"]])
     return TensorStorageMetadata(properties, torch.Size(entry["size"]), chunks)
 

@@ -90,9 +90,7 @@ def sources_hash(root: Path | None = None) -> str:
     """Sha256 over path and content of every Python file of `SOURCES`."""
     root = root or Path(__file__).resolve().parent.parent
     total = hashlib.sha256()
-    files = sorted(
-        path.relative_to(root).as_posix() for folder in SOURCES for path in (root / folder).rglob("*.py")
-    )
+    files = sorted(path.relative_to(root).as_posix() for folder in SOURCES for path in (root / folder).rglob("*.py"))
     for name in files:
         content = (root / name).read_bytes()
         total.update(f"{name}|{len(content)}|".encode() + content)

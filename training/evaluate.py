@@ -231,9 +231,7 @@ def _estimates_of(part: pd.DataFrame, resamples: int, seed: int) -> tuple[Reason
     return sample.two_class_fault(), estimates(sample, part["user_id"], resamples, seed)
 
 
-def _paired_estimates(
-    part: pd.DataFrame, resamples: int, seed: int
-) -> tuple[Reason | None, dict[str, Estimate]]:
+def _paired_estimates(part: pd.DataFrame, resamples: int, seed: int) -> tuple[Reason | None, dict[str, Estimate]]:
     first, second = sample_of(part), sample_of(part, "prediction_b")
     pair: Paired = paired(first, second, part["user_id"], resamples, seed)
     reason = first.two_class_fault() or second.two_class_fault()
@@ -247,9 +245,7 @@ def _window(rows: pd.DataFrame, last_day: str, days: int, day_column: str) -> pd
 
 def _require(rows: pd.DataFrame, columns: list[str]) -> None:
     if missing := [name for name in columns if name not in rows]:
-        raise GemlineError(
-            f"evaluation rows lack {', '.join(missing)}; they hold {', '.join(map(str, rows.columns))}"
-        )
+        raise GemlineError(f"evaluation rows lack {', '.join(missing)}; they hold {', '.join(map(str, rows.columns))}")
 
 
 def _refuse_duplicates(rows: pd.DataFrame) -> None:
@@ -276,9 +272,7 @@ def _identical_rows(rows_a: pd.DataFrame, rows_b: pd.DataFrame) -> pd.DataFrame:
                 "score both models on the same pairs"
             )
     for column in ("label", "weight"):
-        differs = ~np.isclose(
-            joined[column].astype(float), joined[f"{column}_b"].astype(float), equal_nan=True
-        )
+        differs = ~np.isclose(joined[column].astype(float), joined[f"{column}_b"].astype(float), equal_nan=True)
         if differs.any():
             raise GemlineError(
                 f"a paired comparison needs identical rows, but the {column} of {int(differs.sum())} pairs "

@@ -119,9 +119,7 @@ def decide(
         GemlineError: no primary task is named, or a column is missing.
     """
     if not primary:
-        raise GemlineError(
-            "the gate has no primary task to judge; mark at least one task of the world as primary"
-        )
+        raise GemlineError("the gate has no primary task to judge; mark at least one task of the world as primary")
     days = rows.assign(gate_ds="today") if earlier is None else _with_earlier(rows, earlier)
     if missing := [name for name in _COLUMNS if name not in days]:
         raise GemlineError(f"gate rows lack {', '.join(missing)}; join candidate and incumbent to the labels")
@@ -155,9 +153,7 @@ def _broken(rows: pd.DataFrame, primary: Sequence[str], finite_parameters: bool)
     return None
 
 
-def _judge(
-    days: pd.DataFrame, task: str, n_min: int, tolerance: float, resamples: int, seed: int
-) -> TaskEvidence:
+def _judge(days: pd.DataFrame, task: str, n_min: int, tolerance: float, resamples: int, seed: int) -> TaskEvidence:
     pooled, names = _pool(days[days["task"] == task], n_min)
     candidate, incumbent = sample_of(pooled, "candidate"), sample_of(pooled, "incumbent")
     size = counts(candidate)
@@ -169,9 +165,7 @@ def _judge(
     pair = paired(candidate, incumbent, pooled["user_id"], resamples, seed)
     difference, interval = pair.ne_difference.value.number, pair.ne_difference.interval
     if difference is None or interval is None:
-        return _without(
-            task, f"no interval ({pair.ne_difference.missing or Reason.FEW_RESAMPLES})", size, names
-        )
+        return _without(task, f"no interval ({pair.ne_difference.missing or Reason.FEW_RESAMPLES})", size, names)
     found = f"NE difference {difference:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]"
     if interval.low > tolerance:
         reason = f"worse than the incumbent, {found} is above {tolerance:g}"

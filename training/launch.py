@@ -41,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // options.processes)))
     from torch.distributed import run
 
-    run.main(
-        ["--standalone", "--nproc-per-node", str(options.processes), "-m", "training.main", options.plan]
-    )
+    run.main(["--standalone", "--nproc-per-node", str(options.processes), "-m", "training.main", options.plan])
 
 
 if __name__ == "__main__":

@@ -46,9 +46,7 @@ def run(path: Path) -> Path:
 def main() -> None:
     """Entry point."""
     if len(sys.argv) != 2:
-        raise SystemExit(
-            "usage: python -m training.main PLAN.json (several processes: python -m training.launch)"
-        )
+        raise SystemExit("usage: python -m training.main PLAN.json (several processes: python -m training.launch)")
     die_with_parent()
     run(Path(sys.argv[1]))
 

@@ -130,9 +130,7 @@ class Sample:
             )
         if not np.isin(y, (0.0, 1.0)).all():
             bad = y[~np.isin(y, (0.0, 1.0))][0]
-            raise GemlineError(
-                f"metrics found label {bad}; labels must be 0 or 1, so drop rows without label"
-            )
+            raise GemlineError(f"metrics found label {bad}; labels must be 0 or 1, so drop rows without label")
         if (w < 0).any():
             raise GemlineError(f"metrics found weight {w.min()}; weights must not be negative")
         return cls(y, p, w)
@@ -176,9 +174,7 @@ class Sample:
 
 def counts(sample: Sample) -> Counts:
     """Rows, positives and their weights."""
-    return Counts(
-        len(sample), int(sample.label.sum()), float(sample.weight.sum()), float(sample.positive_weight.sum())
-    )
+    return Counts(len(sample), int(sample.label.sum()), float(sample.weight.sum()), float(sample.positive_weight.sum()))
 
 
 def log_loss(sample: Sample) -> Value:

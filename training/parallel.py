@@ -111,10 +111,7 @@ def _constraints(model: nn.Module) -> dict[str, ParameterConstraints]:
         if isinstance(module, EmbeddingCollection)
         for config in module.embedding_configs()
     ]
-    return {
-        name: ParameterConstraints(sharding_types=list(SHARDINGS), compute_kernels=[kernel])
-        for name in tables
-    }
+    return {name: ParameterConstraints(sharding_types=list(SHARDINGS), compute_kernels=[kernel]) for name in tables}
 
 
 @torch.no_grad()

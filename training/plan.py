@@ -78,18 +78,14 @@ class Plan:
         for day in (self.partition, *self.walk, *self.examples, *self.labels, *self.user_history):
             _require_day(day)
         if list(self.walk) != sorted(set(self.walk)):
-            raise PlanError(
-                f"plan for {self.partition}: walk must name each day once, in order; got {list(self.walk)}"
-            )
+            raise PlanError(f"plan for {self.partition}: walk must name each day once, in order; got {list(self.walk)}")
         if self.walk and self.walk[-1] >= self.partition:
             raise PlanError(
                 f"plan for {self.partition}: the walk reaches {self.walk[-1]}, so the model would train on "
                 "what it is judged on; end the walk on the day before"
             )
         if not self.walk and self.parent is None:
-            raise PlanError(
-                f"plan for {self.partition}: nothing to walk and no parent; a cold start needs walk days"
-            )
+            raise PlanError(f"plan for {self.partition}: nothing to walk and no parent; a cold start needs walk days")
         self._require_files("examples", self.examples)
         self._require_files("labels", self.labels)
 
@@ -150,9 +146,7 @@ class Plan:
         _require_keys("the plan", data, known, required=known - {"seed", "parent", "incumbent"})
         _require_keys("files", data["files"], set(TABLES), required=set(TABLES))
         if data["score"] != [data["partition"]]:
-            raise PlanError(
-                f"score must be [{data['partition']!r}], the partition alone; got {data['score']}"
-            )
+            raise PlanError(f"score must be [{data['partition']!r}], the partition alone; got {data['score']}")
         return cls(
             world=data["world"],
             partition=data["partition"],

@@ -40,7 +40,7 @@ class Recipe:
     batch_size: int = 512
     score_batch_size: int = 2048
     table_lr: float = 0.03
-    dense_lr: float = 0.01
+    dense_lr: float = 0.001
     adagrad_eps: float = 1e-8
     adam_betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = 0.0
@@ -68,13 +68,9 @@ class Recipe:
         Raises:
             RecipeError: no such field, or a value that it cannot have.
         """
-        own = {
-            key: value for key, value in overrides.items() if key != "model" and not key.startswith("model.")
-        }
+        own = {key: value for key, value in overrides.items() if key != "model" and not key.startswith("model.")}
         model = dict(overrides.get("model") or {})
-        model |= {
-            key.removeprefix("model."): value for key, value in overrides.items() if key.startswith("model.")
-        }
+        model |= {key.removeprefix("model."): value for key, value in overrides.items() if key.startswith("model.")}
         unknown = sorted(set(own) - {entry.name for entry in fields(self)})
         if unknown:
             known = sorted(entry.name for entry in fields(self))
@@ -124,9 +120,7 @@ def gem_tiny() -> Recipe:
         wukong_hidden=(16,),
         head_hidden=(16,),
     )
-    return replace(
-        gem_demo(), name="gem_tiny", model=model, batch_size=64, score_batch_size=256, warmup_steps=4
-    )
+    return replace(gem_demo(), name="gem_tiny", model=model, dense_lr=0.01, batch_size=64, score_batch_size=256, warmup_steps=4)
 
 
 RECIPES: dict[str, Callable[[], Recipe]] = {"gem_demo": gem_demo, "gem_tiny": gem_tiny}

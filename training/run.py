@@ -51,9 +51,9 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
     trainee = build(plan.schema, plan.recipe, plan.seed, compute)
     if plan.parent:
         trainee.load(plan.parent)
-    walked = walk(trainee, reader, predictions, parent is None, say)
+    walked = walk(trainee, reader, predictions, parent["started"] if parent else (), say)
     gate = reader.gate()
-    predictions.add(plan.partition, "candidate", gate, score(trainee, reader, gate))
+    predictions.add(plan.partition, "candidate", gate, score(trainee, reader, gate), walked.started)
     checkpoint.save(trainee.tensors() | trainee.touches(), attempt)
     if compute.rank == 0:
         pq.write_table(predictions.table(), attempt.folder / checkpoint.PREDICTIONS)
@@ -104,7 +104,7 @@ def _score_incumbent(
             f"the incumbent {ref.digest[:12]} has no tasks {missing}, so it is no comparison; plan without it"
         )
     given = score(trainee, reader, rows)[:, [places[name] for name in reader.schema.task_names]]
-    predictions.add(reader.plan.partition, "incumbent", rows, given)
+    predictions.add(reader.plan.partition, "incumbent", rows, given, manifest["started"])
 
 
 def _manifest(
@@ -136,6 +136,7 @@ def _manifest(
         "consumed": [list(entry) for entry in identity.consumed],
         "parent": None if plan.parent is None else {"path": plan.parent.path, "digest": plan.parent.digest},
         "position": last,
+        "started": sorted(walked.started),
         "world_size": compute.world,
         "metrics": _metrics(walked, tensors),
         "identity": identity.to_dict(),
@@ -148,11 +149,7 @@ def _consumed(plan: Plan, walked: Walked, last: str) -> tuple[tuple[str, str, st
     found = [("examples", day, plan.examples[day].content_hash) for day in walked.consumed_examples]
     found += [("labels", day, plan.labels[day].content_hash) for day in plan.walk]
     if plan.walk:
-        found += [
-            ("user_history", day, entry.content_hash)
-            for day, entry in plan.user_history.items()
-            if day < last
-        ]
+        found += [("user_history", day, entry.content_hash) for day, entry in plan.user_history.items() if day < last]
     return tuple(sorted(found))
 
 

@@ -5,7 +5,7 @@ pairs that became due on that day, each once. What a pair's first prediction was
 score that was made before training on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import date as _date
 from typing import Any
@@ -19,6 +19,17 @@ from training.metrics import Sample, normalized_entropy
 from training.reader import Reader, Rows
 
 Say = Callable[[str], None]
+SCHEMA = pa.schema(
+    [
+        ("scored_ds", pa.string()),
+        ("ds", pa.string()),
+        ("impression_id", pa.int64()),
+        ("task", pa.string()),
+        ("role", pa.string()),
+        ("prediction", pa.float64()),
+    ]
+)
+EMPTY = SCHEMA.empty_table()
 
 
 @dataclass
@@ -29,16 +40,23 @@ class Predictions:
     parts: list[pa.Table] = field(default_factory=list)
     first: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
-    def add(self, scored_day: str, role: str, rows: Rows, probability: np.ndarray) -> None:
-        """Keep the probabilities [N, T] of rows [N], of each task where it exists."""
+    def add(self, scored_day: str, role: str, rows: Rows, probability: np.ndarray, started: Collection[str]) -> None:
+        """Keep the probabilities [N, T] of rows [N]: of each started task, where it exists.
+
+        A task whose head has met no label yet predicts nothing, as a baseline without a label does.
+        """
         surfaces = rows.columns["surface"].values
         days = np.array([_iso(day) for day in rows.day], dtype=object)
         for index, task in enumerate(self.schema.tasks):
+            if task.name not in started:
+                continue
             exists = np.isin(surfaces, task.surfaces or self.schema.surfaces)
             self.parts.append(_table(scored_day, days[exists], rows.impression_id[exists], task.name, role))
             column = pa.array(probability[exists, index].astype(np.float64))
             self.parts[-1] = self.parts[-1].append_column("prediction", column)
-        if role == "candidate":
+        if role == "candidate" and started:
+            known = np.array([task.name in started for task in self.schema.tasks])
+            probability = np.where(known, probability, np.nan)
             keys = zip(rows.day.tolist(), rows.impression_id.tolist(), strict=True)
             for key, values in zip(keys, probability, strict=True):
                 self.first.setdefault(key, values)
@@ -52,14 +70,14 @@ class Predictions:
         given = np.array([self.first[key] for key in keys if key in self.first]) if held.any() else nothing
         found = {}
         for index, task in enumerate(self.schema.tasks):
-            due = rows.labels.mask[held, index] > 0
+            due = (rows.labels.mask[held, index] > 0) & np.isfinite(given[:, index])
             label, weight = rows.labels.label[held, index][due], rows.labels.weight[held, index][due]
             found[task.name] = Sample.of(label, given[due, index], weight)
         return found
 
     def table(self) -> pa.Table:
         """Columns scored_ds, ds, impression_id, task, role, prediction."""
-        return pa.concat_tables(self.parts)
+        return pa.concat_tables([EMPTY, *self.parts])
 
 
 @dataclass
@@ -69,30 +87,31 @@ class Walked:
     Attributes:
         days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined).
         consumed_examples: days whose examples were trained on.
+        started: tasks whose heads have met a label, in this walk or before it.
     """
 
     days: dict[str, dict[str, Any]] = field(default_factory=dict)
     consumed_examples: set[str] = field(default_factory=set)
+    started: set[str] = field(default_factory=set)
 
 
-def walk(trainee: Trainee, reader: Reader, predictions: Predictions, cold: bool, say: Say) -> Walked:
+def walk(trainee: Trainee, reader: Reader, predictions: Predictions, started: Collection[str], say: Say) -> Walked:
     """Walk the plan's days in order, scoring each before training on it.
 
     Args:
         trainee: changes.
         reader: gives the days.
         predictions: gets a row for every scored example and task.
-        cold: whether the model starts here, so that its biases may start at the first labels' rates.
+        started: tasks whose heads have met labels before; the biases of others start at their first labels' rates.
         say: told one line a day.
     """
-    walked, started = Walked(), set() if cold else set(trainee.schema.task_names)
+    walked = Walked(started=set(started))
     days = reader.plan.walk
     for number, day in enumerate(days, start=1):
         today = reader.examples(day)
-        predictions.add(day, "candidate", today, score(trainee, reader, today))
+        predictions.add(day, "candidate", today, score(trainee, reader, today), walked.started)
         due = reader.labelled(day)
-        if cold:
-            started |= start_biases(trainee, due, started)
+        walked.started |= start_biases(trainee, due, walked.started)
         losses = list(train_on(trainee, reader, due, f"walk {day}"))
         walked.consumed_examples |= {_iso(ordinal) for ordinal in np.unique(due.day)}
         walked.days[day] = _summary(predictions.as_served(due), len(today), len(due), losses)
@@ -100,7 +119,7 @@ def walk(trainee: Trainee, reader: Reader, predictions: Predictions, cold: bool,
     return walked
 
 
-def start_biases(trainee: Trainee, due: Rows, started: set[str]) -> set[str]:
+def start_biases(trainee: Trainee, due: Rows, started: Collection[str]) -> set[str]:
     """Start each task at the base rate of the first labels that hold both classes, before training on them.
 
     Returns:
@@ -129,24 +148,15 @@ def _summary(samples: dict[str, Sample], scored: int, trained: int, losses: list
 
 
 def _line(summary: dict[str, Any]) -> str:
-    entropies = [
-        f"{task} {value:.3f}" for task, value in summary["as_served_ne"].items() if value is not None
-    ]
+    entropies = [f"{task} {value:.3f}" for task, value in summary["as_served_ne"].items() if value is not None]
     served = f", as-served NE {', '.join(entropies)}" if entropies else ""
     return f"{summary['scored']:,} scored, {summary['trained']:,} trained{served}"
 
 
 def _table(scored_day: str, days: np.ndarray, impressions: np.ndarray, task: str, role: str) -> pa.Table:
     rows = len(impressions)
-    return pa.table(
-        {
-            "scored_ds": pa.array([scored_day] * rows, pa.string()),
-            "ds": pa.array(days, pa.string()),
-            "impression_id": pa.array(impressions, pa.int64()),
-            "task": pa.array([task] * rows, pa.string()),
-            "role": pa.array([role] * rows, pa.string()),
-        }
-    )
+    columns = {"scored_ds": [scored_day] * rows, "ds": days, "impression_id": impressions, "task": [task] * rows}
+    return pa.table(columns | {"role": [role] * rows}, schema=SCHEMA.remove(SCHEMA.get_field_index("prediction")))
 
 
 def _iso(ordinal: int) -> str:

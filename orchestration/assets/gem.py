@@ -4,8 +4,6 @@ These never run as a range: a backfill is single days in date order, since each 
 """
 
 import json
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +50,7 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
     ) -> dg.MaterializeResult:
         """The foundation model: continues from the newest accepted one, tests each day, then trains on it."""
         from training.chain import lineage, output_folder, trainer_plan
+        from training.launch import command
         from training.recipes import recipe
 
         ds = context.partition_key
@@ -61,7 +60,7 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
             found = lineage(tables, MODEL, ds, config.look_back or world.look_back)
             output = output_folder(tables, MODEL, ds)
             plan = trainer_plan(tables, MODEL, ds, chosen, config.seed, found).write(output / "plan.json")
-            run_trainer(context, pipes, plan, config.processes)
+            pipes.run(context=context, command=command(plan, config.processes))
             return dg.MaterializeResult(
                 metadata=_model_metadata(output), data_version=dg.DataVersion(_manifest(output)[1]["digest"])
             )
@@ -137,18 +136,6 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
         yield dg.MaterializeResult(metadata=shown)
 
     return [gem_model, predictions, gem_evaluation, gem_release]
-
-
-def run_trainer(context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient, plan: Path, processes: int) -> None:
-    """Run the trainer under torchrun; its progress lines come through Pipes."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    # two processes on two cores: more threads would only wait for each other
-    threads = max((os.cpu_count() or 1) // processes, 1)
-    pipes.run(
-        context=context,
-        command=[*launcher, "-m", "training.main", str(plan)],
-        env={"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))},
-    )
 
 
 def evaluation_file(gemline: WorldResource, ds: str) -> Path:

@@ -36,9 +36,7 @@ def schema() -> FeatureSchema:
             Categorical("brand", "brand"),
         ),
         dense=(Dense("ad_clicks_7d", "count"), Dense("ad_rate_7d", "ratio")),
-        history=History(
-            (HistoryField("ad_id", "ad", "ad_id"), HistoryField("brand", "brand", "brand")), length=10
-        ),
+        history=History((HistoryField("ad_id", "ad", "ad_id"), HistoryField("brand", "brand", "brand")), length=10),
         tables={"user": 64, "ad": 128, "brand": 32},
         surfaces=("feed", "story"),
         event_types=("click", "buy"),
@@ -85,9 +83,7 @@ def labels_of(label_day: str, rows: int = ROWS) -> dict[str, pa.Array]:
     yesterday = shift(label_day, -1)
     return {
         "ds": pa.array([label_day] * rows + [yesterday] * len(delayed)),
-        "impression_id": pa.array(
-            np.concatenate([offset * 10_000 + number, (offset - 1) * 10_000 + delayed])
-        ),
+        "impression_id": pa.array(np.concatenate([offset * 10_000 + number, (offset - 1) * 10_000 + delayed])),
         "task": pa.array(["click"] * rows + ["buy"] * len(delayed)),
         "label": pa.array(np.concatenate([click, (delayed % 16 == 0).astype(float)])),
         "weight": pa.array(

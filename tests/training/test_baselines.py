@@ -89,9 +89,7 @@ def test_beats_base_rates_and_unsmoothed_rates_and_is_calibrated_on_the_full_log
     raw = Popularity.fit(pairs, strength=1e-3).predict(test["ad_id"], test["surface"])
     assert ne(test, found) < ne(test, base) - 0.02
     assert ne(test, found) < ne(test, raw) - 0.005
-    best = min(
-        ne(test, Popularity.fit(pairs, s).predict(test["ad_id"], test["surface"])) for s in STRENGTHS[::10]
-    )
+    best = min(ne(test, Popularity.fit(pairs, s).predict(test["ad_id"], test["surface"])) for s in STRENGTHS[::10])
     assert ne(test, found) < best + 0.003
     assert found.sum() / test["truth"].sum() == pytest.approx(1.0, abs=0.1)
     oracle = test["truth"].to_numpy()

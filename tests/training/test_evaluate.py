@@ -95,9 +95,7 @@ def test_missing_prediction_is_undefined_even_where_positives_are_few() -> None:
     rows = day()
     rows.loc[rows.index[1], "prediction"] = np.nan
     for n_min in (5, 10_000):
-        assert (
-            at(evaluate(rows, n_min, resamples=20), "purchase").status == "undefined (non-finite prediction)"
-        )
+        assert at(evaluate(rows, n_min, resamples=20), "purchase").status == "undefined (non-finite prediction)"
 
 
 def test_as_served_pools_the_window_only() -> None:

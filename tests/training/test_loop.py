@@ -36,9 +36,7 @@ def test_training_lowers_the_loss_on_the_rows_it_saw(plan: Plan, reader: Reader,
     assert passes[-1] < 0.7 * passes[0]
 
 
-def test_a_step_moves_every_part_and_counts_touched_rows(
-    plan: Plan, reader: Reader, trainee: Trainee
-) -> None:
+def test_a_step_moves_every_part_and_counts_touched_rows(plan: Plan, reader: Reader, trainee: Trainee) -> None:
     before = copies(trainee)
     rows = reader.labelled(plan.walk[1])
     for _ in range(3):
@@ -79,9 +77,7 @@ def test_an_empty_batch_trains_on_nothing(plan: Plan, reader: Reader, trainee: T
     assert score(trainee, reader, rows.take(np.arange(0))).shape == (0, 2)
 
 
-def test_the_first_loss_that_is_not_finite_stops_the_run(
-    plan: Plan, reader: Reader, trainee: Trainee
-) -> None:
+def test_the_first_loss_that_is_not_finite_stops_the_run(plan: Plan, reader: Reader, trainee: Trainee) -> None:
     rows = reader.labelled(plan.walk[1])
     parts = list(reader.batches(rows, plan.schema, 32, Share(), 10))
     _, batch = parts[2]
@@ -124,8 +120,6 @@ def test_extreme_and_missing_numbers_train_without_a_nan(plan: Plan) -> None:
 
 
 def test_weights_depend_on_the_seed_alone(plan: Plan, trainee: Trainee) -> None:
-    same, other = (
-        build(plan.schema, plan.recipe, seed, CPU).tensors() for seed in (plan.seed, plan.seed + 1)
-    )
+    same, other = (build(plan.schema, plan.recipe, seed, CPU).tensors() for seed in (plan.seed, plan.seed + 1))
     assert all(torch.equal(tensor, same[name]) for name, tensor in trainee.tensors().items())
     assert any(not torch.equal(tensor, other[name]) for name, tensor in trainee.tensors().items())

@@ -114,9 +114,7 @@ def test_what_two_trained_goes_on_at_one(pair: Pair) -> None:
     list(train_on(one, pair.reader, pair.reader.labelled(pair.plan.partition), "on"))
     np.testing.assert_allclose(score(one, pair.reader, gate), found, atol=1e-4)
     sums = dcp_json.full_tensors(two.tensors)["table_optim.embeddings.collection.embeddings.ad.weight"]
-    np.testing.assert_allclose(
-        sums, one.tensors()["table_optim.embeddings.collection.embeddings.ad.weight"], rtol=1e-3
-    )
+    np.testing.assert_allclose(sums, one.tensors()["table_optim.embeddings.collection.embeddings.ad.weight"], rtol=1e-3)
 
 
 @pytest.mark.distributed

@@ -69,9 +69,7 @@ def test_recipes_change_by_field_and_survive_json() -> None:
     assert gem_demo().table_lr > 2 * gem_demo().dense_lr
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"batch_size": 0}, {"model.dims": 3}, {"learning_rate": 1}, {"model.dim": 3}]
-)
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"model.dims": 3}, {"learning_rate": 1}, {"model.dim": 3}])
 def test_recipes_refuse_what_cannot_be(wrong: dict[str, int]) -> None:
     with pytest.raises(RecipeError, match="recipe gem_tiny"):
         recipe("gem_tiny", wrong)

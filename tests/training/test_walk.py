@@ -39,9 +39,7 @@ def predictions(folder: Path) -> pd.DataFrame:
 def rewrite(plan: Plan, table: str, day: str, column: str, change: Callable[[pa.Array], pa.Array]) -> None:
     path = plan.files(table)[day].paths[0]
     data = pq.read_table(path)
-    pq.write_table(
-        data.set_column(data.column_names.index(column), column, change(data.column(column))), path
-    )
+    pq.write_table(data.set_column(data.column_names.index(column), column, change(data.column(column))), path)
 
 
 def test_one_plan_gives_one_digest(plan: Plan, tmp_path: Path) -> None:
@@ -68,11 +66,19 @@ def test_the_digest_covers_what_was_consumed(plan: Plan) -> None:
 def test_every_example_of_a_walked_day_and_of_the_partition_is_scored(plan: Plan) -> None:
     rows = predictions(ran(plan)).reset_index()
     counts = rows[rows.role == "candidate"].groupby(["scored_ds", "ds", "task"]).size()
-    # buy exists on feed only, every second row
+    # a task is predicted once its head has met labels; buy exists on feed only, every second row
+    met = {
+        task: min(
+            day for day in plan.walk if task in set(pq.read_table(plan.labels[day].paths[0]).column("task").to_pylist())
+        )
+        for task in ("click", "buy")
+    }
+    assert met["click"] == plan.walk[0]
     assert counts.to_dict() == {
         (day, day, task): size
         for day in (*plan.walk, plan.partition)
         for task, size in (("click", 150), ("buy", 75))
+        if day > met[task]
     }
     assert rows.prediction.between(0, 1, inclusive="neither").all()
 
@@ -81,8 +87,8 @@ def test_a_day_is_scored_before_its_labels_are_seen(plan: Plan) -> None:
     before = predictions(ran(plan))
     rewrite(plan, "labels", plan.walk[1], "label", lambda labels: pa.array(1.0 - labels.to_numpy()))
     after = predictions(ran(plan))
-    for day in plan.walk[:2]:
-        assert before.loc[day].equals(after.loc[day])
+    assert plan.walk[0] not in before.index.get_level_values("scored_ds"), "nothing was known yet"
+    assert before.loc[plan.walk[1]].equals(after.loc[plan.walk[1]])
     for day in (plan.walk[2], plan.partition):
         assert not before.loc[day].equals(after.loc[day])
 
@@ -112,9 +118,7 @@ def test_the_incumbent_scores_the_candidates_very_rows(plan: Plan, tmp_path: Pat
     old = ran(plan, walk=plan.walk[:2], partition=plan.walk[2], output=str(tmp_path / "old"))
     ref = ModelRef(str(old), manifest(old)["digest"])
     rows = predictions(ran(plan, incumbent=ref)).loc[plan.partition].reset_index()
-    candidate, incumbent = (
-        rows[rows.role == role].reset_index(drop=True) for role in ("candidate", "incumbent")
-    )
+    candidate, incumbent = (rows[rows.role == role].reset_index(drop=True) for role in ("candidate", "incumbent"))
     keys = ["ds", "impression_id", "task"]
     assert candidate[keys].equals(incumbent[keys])
     assert (candidate.prediction - incumbent.prediction).abs().max() > 1e-4
