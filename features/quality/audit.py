@@ -1,8 +1,7 @@
 """Running a suite over staged days: on pandas for up to 100,000 rows, on Spark for a larger day.
 
-Small days are validated together, and one by one only when the batch is red: every expectation is either about
-single rows, or about rows of one day (uniqueness, where days together are at least as strict), so a green batch
-means green days.
+Small days are validated together, and one by one only when the batch is red: every expectation is about single
+rows or, like uniqueness, includes the day, so a green batch means green days.
 """
 
 import os
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from features.quality.suites import suite_of
-from features.tables.specs import TableSpec
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
     from pyspark.sql import DataFrame
+
+    from features.tables.specs import TableSpec
 
 PANDAS_ROWS = 100_000
 EMPTY_RULE = "expect_table_row_count_to_be_between"
@@ -31,7 +31,7 @@ Fault = tuple[str, str]
 
 
 def audit(
-    spec: TableSpec,
+    spec: "TableSpec",
     world: World,
     staging: Path,
     staged: "DataFrame",
@@ -62,7 +62,7 @@ def audit(
     return faults
 
 
-def _row_count_fault(spec: TableSpec, world: World, ds: str, rows: int, expected: int | None) -> Fault | None:
+def _row_count_fault(spec: "TableSpec", world: World, ds: str, rows: int, expected: int | None) -> Fault | None:
     if expected is not None and rows != expected:
         return EXACT_RULE, f"{rows} rows for {ds}, {expected} are due"
     if rows == 0 and expected is None and not spec.may_be_empty and not world.is_closed(ds):
@@ -84,7 +84,7 @@ def _batches(days: Mapping[str, int]) -> Iterator[list[str]]:
 
 
 def _batch_faults(
-    spec: TableSpec, world: World, staging: Path, staged: "DataFrame", batch: list[str], rows: int
+    spec: "TableSpec", world: World, staging: Path, staged: "DataFrame", batch: list[str], rows: int
 ) -> dict[str, Fault]:
     frame = _frame(spec, staging, staged, batch, rows)
     fault = _first_fault(validate(spec, world, frame))
@@ -97,15 +97,18 @@ def _batch_faults(
 
 
 def _frame(
-    spec: TableSpec, staging: Path, staged: "DataFrame", batch: list[str], rows: int
+    spec: "TableSpec", staging: Path, staged: "DataFrame", batch: list[str], rows: int
 ) -> "pd.DataFrame | DataFrame":
     if rows > PANDAS_ROWS:
         return staged.where(staged[spec.partition].isin(batch)).persist()
+    import pyarrow as pa
     import pyarrow.dataset as pads
 
     files = sorted(str(path) for ds in batch for path in (staging / f"{spec.partition}={ds}").glob("*.parquet"))
     # nullable types: 64-bit ids stay exact beside a null
-    return pads.dataset(files, format="parquet").to_table().to_pandas(types_mapper=_nullable_types().get)
+    days = pads.partitioning(pa.schema([(spec.partition, pa.string())]), flavor="hive")
+    rows_read = pads.dataset(files, format="parquet", partitioning=days).to_table()
+    return rows_read.to_pandas(types_mapper=_nullable_types().get)
 
 
 def _nullable_types() -> dict[Any, Any]:
@@ -115,7 +118,7 @@ def _nullable_types() -> dict[Any, Any]:
     return {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(), pa.string(): pd.StringDtype()}
 
 
-def validate(spec: TableSpec, world: World, frame: "pd.DataFrame | DataFrame") -> "ExpectationSuiteValidationResult":
+def validate(spec: "TableSpec", world: World, frame: "pd.DataFrame | DataFrame") -> "ExpectationSuiteValidationResult":
     """Run a table's suite over a pandas or Spark frame.
 
     Raises:

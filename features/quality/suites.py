@@ -7,17 +7,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from features.errors import GemlineError
-from features.tables.specs import SPECS, TableSpec, spec_of
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
     from great_expectations.expectations import Expectation
 
+    from features.tables.specs import TableSpec
+
 Suite = "list[Expectation]"
 SMALLEST_KEEP_RATE = 1e-9
 
 
-def suite_of(spec: TableSpec, world: World) -> "list[Expectation]":
+def suite_of(spec: "TableSpec", world: World) -> "list[Expectation]":
     """Expectations on one day's rows of a table.
 
     Raises:
@@ -29,20 +30,17 @@ def suite_of(spec: TableSpec, world: World) -> "list[Expectation]":
     return expectations
 
 
-def _keys(spec: TableSpec) -> "list[Expectation]":
+def _keys(spec: "TableSpec") -> "list[Expectation]":
     import great_expectations.expectations as gxe
 
     never_null = [key for key in spec.keys if key not in NULLABLE_KEYS.get(spec.name, ())]
     expectations: list[Expectation] = [gxe.ExpectColumnValuesToNotBeNull(column=key) for key in never_null]
-    if spec.name in UNIQUE and len(spec.keys) == 1:
-        expectations.append(gxe.ExpectColumnValuesToBeUnique(column=spec.keys[0]))
-    elif spec.name in UNIQUE:
-        expectations.append(gxe.ExpectCompoundColumnsToBeUnique(column_list=list(spec.keys)))
+    if spec.unique and spec.keys:
+        # with the day, since days are audited together and a key may come again on another one
+        expectations.append(gxe.ExpectCompoundColumnsToBeUnique(column_list=[spec.partition, *spec.keys]))
     return expectations
 
 
-UNIQUE = {name for name in SPECS if name not in ("outcomes", "events")}
-"""Tables whose key is unique within a day; outcomes and events may repeat (two of a product in one basket)."""
 NULLABLE_KEYS = {"outcomes": ("request_id", "user_id"), "events": ("request_id",)}
 
 
@@ -124,6 +122,6 @@ DOMAINS: dict[str, Callable[[World], "list[Expectation]"]] = {
 }
 
 
-def describe(table: str, world: World) -> list[str]:
+def describe(spec: "TableSpec", world: World) -> list[str]:
     """The suite in words, for metadata and docs."""
-    return [f"{type(entry).__name__} {entry.severity}" for entry in suite_of(spec_of(table), world)]
+    return [f"{type(entry).__name__} {entry.severity}" for entry in suite_of(spec, world)]

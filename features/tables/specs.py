@@ -14,6 +14,7 @@ class TableSpec:
         row: what a row is.
         keys: columns that identify a row within a partition.
         partition: partition column, a local day.
+        unique: whether the keys are; the same thing may be bought twice in one basket.
         may_be_empty: whether a day without rows is ordinary (attributes come only when they change).
     """
 
@@ -22,6 +23,7 @@ class TableSpec:
     keys: tuple[str, ...]
     partition: str = "ds"
     may_be_empty: bool = False
+    unique: bool = True
 
 
 SPECS = {
@@ -32,11 +34,13 @@ SPECS = {
             "outcomes",
             "something that happened after an impression, by day of arrival",
             ("request_id", "user_id", "ad_id", "event_type", "event_ts"),
+            unique=False,
         ),
         TableSpec(
             "events",
             "user behaviour of any type, by day of arrival",
             ("user_id", "event_ts", "event_type", "ad_id", "request_id"),
+            unique=False,
         ),
         TableSpec(
             "users",

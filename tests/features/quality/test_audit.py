@@ -18,7 +18,7 @@ WORLD = load_world("tiny")
 @pytest.mark.parametrize("table", sorted(SPECS))
 def test_every_table_has_a_suite_with_critical_rules(table: str) -> None:
     assert any(entry.severity == "critical" for entry in suite_of(spec_of(table), WORLD))
-    assert describe(table, WORLD)
+    assert describe(spec_of(table), WORLD)
 
 
 def test_an_empty_suite_is_an_error() -> None:
@@ -29,6 +29,7 @@ def test_an_empty_suite_is_an_error() -> None:
 
 def labels(**columns: list[object]) -> pd.DataFrame:
     good = {
+        "label_ds": ["d", "d"],
         "ds": ["d", "d"],
         "impression_id": [1, 2],
         "task": ["click", "buy"],
