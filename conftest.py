@@ -15,7 +15,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 # a test never touches the user's runs: what it needs it makes
 os.environ.pop("DAGSTER_HOME", None)
-os.environ.pop("GEMLINE_SPARK_CONF", None)
+os.environ["GEMLINE_SPARK_CONF"] = str(Path(__file__).parent / "tests" / "spark.conf")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

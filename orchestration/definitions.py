@@ -7,6 +7,7 @@ import dagster as dg
 
 from features.worlds import load_world, world_names
 from orchestration.assets import all_assets
+from orchestration.console import plain
 from orchestration.jobs import world_jobs
 from orchestration.resources import WorldResource
 from orchestration.schedules import daily_retrain
@@ -28,6 +29,7 @@ def build(world_name: str) -> dg.Definitions:
         jobs=world_jobs(world),
         schedules=[daily_retrain(world)],
         resources={"gemline": WorldResource(world_name=world.name), "pipes": dg.PipesSubprocessClient()},
+        loggers={"console": dg.colored_console_logger, "plain": plain},
         # one JVM for all steps of a run
         executor=dg.in_process_executor,
     )

@@ -106,6 +106,8 @@ def publish_frame(
         _report_days(context, key, error.results)
         yield _check_result(key, error.results[-1])
         raise
+    rows, rewritten = sum(result.rows for result in results), sum(result.changed for result in results)
+    context.log.info("%s", f"{name}: {len(results)} days, {rows:,} rows, {rewritten} days new or changed")
     for result in results:
         context.add_asset_metadata(_metadata(result), asset_key=key, partition_key=result.ds)
     if len(results) > 1:

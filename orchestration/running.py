@@ -80,7 +80,7 @@ def execute(
         partition_key=partition_key,
         tags=tags,
         asset_selection=selection,
-        run_config=run_config,
+        run_config={"loggers": {"plain": {}}, **(run_config or {})},
         raise_on_error=False,
     )
 
