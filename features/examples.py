@@ -52,9 +52,7 @@ def examples(spark: "SparkSession", world: "World", days: Sequence[str], tables:
     return assembled(with_stats, users, ads, world)
 
 
-def expected_rows(
-    spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables"
-) -> dict[str, int]:
+def expected_rows(spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables") -> dict[str, int]:
     """Day -> number of examples that it must have: one for each impression."""
     counted = tables.read("impressions", days).groupBy("ds").count().collect()
     return dict.fromkeys(days, 0) | {row["ds"]: row["count"] for row in counted}
@@ -100,15 +98,11 @@ def _with_statistics(
         tables.require(table, needed)
     require_applied(world, home)
     bounds = day_bounds(min(days), world.timezone)[0], day_bounds(max(days), world.timezone)[1]
-    entities = impressions.select(
-        "impression_id", "user_id", "ad_id", F.col("request_ts").alias("event_timestamp")
-    )
+    entities = impressions.select("impression_id", "user_id", "ad_id", F.col("request_ts").alias("event_timestamp"))
     joined = join_as_of(spark, world, home, tables, entities, bounds, references)
     joined = joined.drop("user_id", "ad_id", "event_timestamp").withColumn("_found", F.lit(True))
     # rows in = rows out: a lost row ends the job here, a doubled one at the key's expectation
-    lost = F.raise_error(
-        F.concat(F.lit("the feature join lost impression "), F.col("impression_id").cast("string"))
-    )
+    lost = F.raise_error(F.concat(F.lit("the feature join lost impression "), F.col("impression_id").cast("string")))
     whole = impressions.join(joined, "impression_id", "left")
     return whole.withColumn("ds", F.when(F.col("_found"), F.col("ds")).otherwise(lost)).drop("_found")
 
@@ -154,8 +148,4 @@ def attributes_by_day(
         F.desc("event_timestamp"), F.desc("available_ts"), F.desc("learned"), *attributes
     )
     joined = pairs.join(known, key).where("learned < ds")
-    return (
-        joined.withColumn("_place", F.row_number().over(newest))
-        .where("_place = 1")
-        .select(key, "ds", *attributes)
-    )
+    return joined.withColumn("_place", F.row_number().over(newest)).where("_place = 1").select(key, "ds", *attributes)

@@ -51,9 +51,7 @@ def user_history_of(events: "DataFrame", world: "World") -> "DataFrame":
         F.xxhash64("event_type").alias("event_type"),
         *(F.col(field.name).cast("bigint").alias(field.name) for field in world.history.fields),
     )
-    grouped = (
-        events.where("user_id is not null").groupBy("user_id", "ds").agg(F.collect_list(event).alias("log"))
-    )
+    grouped = events.where("user_id is not null").groupBy("user_id", "ds").agg(F.collect_list(event).alias("log"))
     return _spread(grouped.withColumn("log", F.array_sort("log")), ["user_id"], world)
 
 
@@ -76,14 +74,10 @@ def user_recent_of(history: "DataFrame", world: "World", days: Sequence[str]) ->
     zipped = F.arrays_zip(*names)
     logs = history.join(touched, "user_id", "left_semi").select("user_id", "ds", zipped.alias("log"))
     logs = logs.withColumn("log", _shortened(length, world.timezone))
-    until = (
-        Window.partitionBy("user_id").orderBy("ds").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+    until = Window.partitionBy("user_id").orderBy("ds").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     end = day_end_micros(F.col("ds"), days, world.timezone)
     merged = logs.withColumn("log", F.flatten(F.collect_list("log").over(until))).where(asked)
-    known = merged.withColumn("end_us", end).withColumn(
-        "log", F.expr("filter(log, e -> e.event_us < end_us)")
-    )
+    known = merged.withColumn("end_us", end).withColumn("log", F.expr("filter(log, e -> e.event_us < end_us)"))
     newest = known.withColumn("log", _tail(F.array_sort("log"), length)).where(F.size("log") > 0)
     stamp = F.timestamp_micros("end_us")
     stamped = newest.withColumn("event_timestamp", stamp).withColumn("available_ts", stamp)

@@ -49,9 +49,7 @@ def jar_paths() -> list[str]:
     folder = jar_folder()
     missing = missing_jars(folder)
     if missing:
-        raise GemlineError(
-            f"Spark cannot read Delta tables: {', '.join(missing)} is not in {folder}; run `make setup`"
-        )
+        raise GemlineError(f"Spark cannot read Delta tables: {', '.join(missing)} is not in {folder}; run `make setup`")
     return sorted(str(path) for path in folder.glob(KEPT))
 
 

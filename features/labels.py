@@ -60,9 +60,7 @@ def labels(spark: "SparkSession", world: World, days: Sequence[str], tables: "Ta
     return labels_of(_log(world, days, tables), days)
 
 
-def expected_pairs(
-    spark: "SparkSession", world: World, days: Sequence[str], tables: "Tables"
-) -> dict[str, int]:
+def expected_pairs(spark: "SparkSession", world: World, days: Sequence[str], tables: "Tables") -> dict[str, int]:
     """Label day -> exact number of rows that `labels` must hold, counted without labelling them.
 
     This is what `Tables.publish(..., expected_rows=)` takes: a label join that loses or doubles pairs turns
@@ -120,9 +118,7 @@ def _log(world: World, days: Sequence[str], tables: "Tables") -> Log:
     if "window_end" not in impressions.columns:
         impressions = impressions.withColumn("window_end", F.lit(None).cast("timestamp"))
     outcomes = tables.read_through("outcomes", last, start)
-    return Log(
-        world, impressions.select(*columns), outcomes.select(*OUTCOME_KEYS, "event_type", "event_ts", "ds")
-    )
+    return Log(world, impressions.select(*columns), outcomes.select(*OUTCOME_KEYS, "event_type", "event_ts", "ds"))
 
 
 def _reach(world: World) -> int | None:
@@ -170,9 +166,7 @@ def _may_be_due(log: Log, task: Task, days: Sequence[str]) -> "Column":
     """A bound on stored columns that skips files of other days; the exact test on `label_ds` follows."""
     backs = [look_back(link) for link in _chain(log, task)]
     if all(back is not None for back in backs):
-        return F.col("ds").between(
-            shift(min(days), -max(back for back in backs if back is not None)), max(days)
-        )
+        return F.col("ds").between(shift(min(days), -max(back for back in backs if back is not None)), max(days))
     if len(backs) > 1:
         return F.col("ds") <= max(days)
     start, end = day_bounds(min(days), log.world.timezone)[0], day_bounds(max(days), log.world.timezone)[1]
@@ -181,9 +175,7 @@ def _may_be_due(log: Log, task: Task, days: Sequence[str]) -> "Column":
 
 def _any_due(log: Log, days: Sequence[str]) -> "Column":
     """A bound on stored columns for the impressions of which any task may be due."""
-    return reduce(
-        lambda left, right: left | right, [_may_be_due(log, task, days) for task in log.world.tasks]
-    )
+    return reduce(lambda left, right: left | right, [_may_be_due(log, task, days) for task in log.world.tasks])
 
 
 def _due(log: Log, task: Task, days: Sequence[str]) -> "DataFrame":
@@ -200,9 +192,7 @@ def _task_labels(log: Log, task: Task, days: Sequence[str]) -> "DataFrame":
     known = _known_days(log, task, due, only_due=True)
     label = F.col("known_ds").isNotNull().cast("double").alias("label")
     joined = due.join(known, "impression_id", "left")
-    return joined.select(
-        "ds", "impression_id", F.lit(task.name).alias("task"), label, "keep_rate", "label_ds"
-    )
+    return joined.select("ds", "impression_id", F.lit(task.name).alias("task"), label, "keep_rate", "label_ds")
 
 
 # -------------------------------------------------------------------------------------------- outcomes
@@ -245,14 +235,8 @@ def _claims(log: Log, task: Task, impressions: "DataFrame") -> "DataFrame":
         .agg(F.min("ds").alias("arrived"))
     )
     joined = impressions.join(outcomes, keys)
-    after = (
-        F.col("event_ts") >= F.col("request_ts")
-        if task.from_request
-        else F.col("event_ts") > F.col("request_ts")
-    )
-    return joined.where(
-        after & (F.col("event_ts") <= F.col("last_instant")) & (F.col("arrived") <= F.col("label_ds"))
-    )
+    after = F.col("event_ts") >= F.col("request_ts") if task.from_request else F.col("event_ts") > F.col("request_ts")
+    return joined.where(after & (F.col("event_ts") <= F.col("last_instant")) & (F.col("arrived") <= F.col("label_ds")))
 
 
 def _without_rivals(log: Log, task: Task, claims: "DataFrame") -> "DataFrame":

@@ -45,19 +45,14 @@ def ad_statistics(world: World) -> tuple[Dense, ...]:
 
 def _statistics(prefix: str, measures: tuple[tuple[str, DenseKind], ...], world: World) -> tuple[Dense, ...]:
     windowed = [
-        Dense(f"{prefix}_{measure}_{days}d", kind)
-        for measure, kind in measures
-        for days in world.statistics.windows
+        Dense(f"{prefix}_{measure}_{days}d", kind) for measure, kind in measures for days in world.statistics.windows
     ]
     return (*windowed, *(Dense(f"{prefix}_{age}", "age") for age in AGES))
 
 
 def categorical_columns(world: World) -> dict[str, str]:
     """Categorical feature of the world file -> its column in `examples`; they differ for `surface` only."""
-    return {
-        feature.name: SURFACE_ID if feature.name == "surface" else feature.name
-        for feature in world.categorical
-    }
+    return {feature.name: SURFACE_ID if feature.name == "surface" else feature.name for feature in world.categorical}
 
 
 def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
@@ -73,9 +68,7 @@ def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
     shared = {"user_id", "hour", "weekday", *world.users.attributes}
     columns = categorical_columns(world)
     categorical = tuple(
-        Categorical(
-            columns[feature.name], feature.table, "request" if feature.name in shared else "candidate"
-        )
+        Categorical(columns[feature.name], feature.table, "request" if feature.name in shared else "candidate")
         for feature in world.categorical
     )
     fields = tuple(

@@ -101,17 +101,13 @@ def _records(events: "DataFrame", key: str, timezone: str) -> "DataFrame":
 
 def _changes(records: "DataFrame", slots: Sequence[tuple[str, int]]) -> "DataFrame":
     """What changes when: id, at, slot, amount; and rows without a slot for the stamps known from then on."""
-    summed = records.groupBy("id", "known", "day").agg(
-        F.count(F.lit(1)).alias("events"), F.sum("money").alias("value")
-    )
+    summed = records.groupBy("id", "known", "day").agg(F.count(F.lit(1)).alias("events"), F.sum("money").alias("value"))
     plain = [slot for slot in slots if slot[0] in ("events", "value")]
     parts = [_exploded(summed, [(slots.index(s), F.col(s[0]), F.col("known"), s[1]) for s in plain])]
     for item in ("requests", "users"):
         distinct = [slot for slot in slots if slot[0] == item]
         if distinct:
-            parts.append(
-                _distinct_changes(records, item, [(slots.index(slot), slot[1]) for slot in distinct])
-            )
+            parts.append(_distinct_changes(records, item, [(slots.index(slot), slot[1]) for slot in distinct]))
     stamps = records.groupBy("id", F.col("known").alias("at")).agg(
         F.lit(None).cast("int").alias("slot"),
         F.lit(0).cast("bigint").alias("amount"),
@@ -125,15 +121,10 @@ def _changes(records: "DataFrame", slots: Sequence[tuple[str, int]]) -> "DataFra
 
 def _distinct_changes(records: "DataFrame", item: str, slots: Sequence[tuple[int, int]]) -> "DataFrame":
     seen = records.where(F.col(item).isNotNull()).select("id", item, "known", "day").distinct()
-    earlier = (
-        Window.partitionBy("id", item).orderBy("known", "day").rowsBetween(Window.unboundedPreceding, -1)
-    )
+    earlier = Window.partitionBy("id", item).orderBy("known", "day").rowsBetween(Window.unboundedPreceding, -1)
     covered = seen.withColumn("reach", F.max("day").over(earlier))
     # what earlier events of the same item hold until `reach + w` is not added again; `greatest` skips nulls
-    starts = [
-        (slot, F.lit(1), F.greatest(F.col("known"), F.col("reach") + window), window)
-        for slot, window in slots
-    ]
+    starts = [(slot, F.lit(1), F.greatest(F.col("known"), F.col("reach") + window), window) for slot, window in slots]
     return _exploded(covered, starts)
 
 

@@ -44,9 +44,7 @@ class Release:
         if not (_is(_DAY, self.ds) and _is_day(self.ds)):
             raise ReleaseError(f"release day {self.ds!r} is not a day; give it as YYYY-MM-DD")
         if not _is(_DIGEST, self.digest):
-            raise ReleaseError(
-                f"release digest {self.digest!r} is not a digest; give letters, digits, ':', '_', '-'"
-            )
+            raise ReleaseError(f"release digest {self.digest!r} is not a digest; give letters, digits, ':', '_', '-'")
         parts = PurePosixPath(self.path).parts if isinstance(self.path, str) else ()
         if (
             not parts
@@ -55,9 +53,7 @@ class Release:
             or "\\" in self.path
             or "\0" in self.path
         ):
-            raise ReleaseError(
-                f"release path {self.path!r} must be relative to the world's home and stay inside it"
-            )
+            raise ReleaseError(f"release path {self.path!r} must be relative to the world's home and stay inside it")
 
 
 @dataclass(frozen=True)
@@ -195,9 +191,7 @@ def _is_day(text: str) -> bool:
 
 def _folder(root: Path, model: str) -> Path:
     if not _is(_NAME, model):
-        raise ReleaseError(
-            f"model name {model!r} is not a name; use letters, digits, '_', '-' and single dots"
-        )
+        raise ReleaseError(f"model name {model!r} is not a name; use letters, digits, '_', '-' and single dots")
     return Path(root) / model
 
 
@@ -229,19 +223,13 @@ def _read_record(folder: Path, sequence: int) -> Record:
         found = _read_json(path)
         record = Record(**{**found, "release": Release(**found["release"])})
         previous = -1 if record.previous is None else record.previous
-        sound = (
-            record.sequence == sequence
-            and previous < sequence
-            and record.action in ("promoted", "rolled_back")
-        )
+        sound = record.sequence == sequence and previous < sequence and record.action in ("promoted", "rolled_back")
     except FileNotFoundError:
         raise ReleaseError(f"release record {path} is lost; {_mend(folder)}") from None
     except (TypeError, KeyError) as error:
         raise ReleaseError(f"release record {path} is damaged ({error}); {_mend(folder)}") from None
     if not sound:
-        raise ReleaseError(
-            f"release record {path} is damaged (it names record {record.sequence}); {_mend(folder)}"
-        )
+        raise ReleaseError(f"release record {path} is damaged (it names record {record.sequence}); {_mend(folder)}")
     return record
 
 
@@ -271,23 +259,17 @@ def _move(
     records.mkdir(parents=True, exist_ok=True)
     sequence = max((int(path.stem) for path in records.glob("[0-9]" * 6 + ".json")), default=0) + 1
     previous = moves[-1].sequence if moves else None
-    record = Record(
-        sequence, action, release, reason, previous, datetime.now(UTC).isoformat(timespec="seconds")
-    )
+    record = Record(sequence, action, release, reason, previous, datetime.now(UTC).isoformat(timespec="seconds"))
     name = records / f"{sequence:06d}.json"
     staged = _staged(name, asdict(record))
     try:
         os.link(staged, name)
     except FileExistsError:
-        raise ReleaseError(
-            f"another process wrote {name}; hold the world's writer lock and try again"
-        ) from None
+        raise ReleaseError(f"another process wrote {name}; hold the world's writer lock and try again") from None
     finally:
         staged.unlink()
     _sync(records)
-    _staged(folder / "live.json", {"sequence": sequence, "digest": release.digest}).replace(
-        folder / "live.json"
-    )
+    _staged(folder / "live.json", {"sequence": sequence, "digest": release.digest}).replace(folder / "live.json")
     _sync(folder)
     _sync(folder.parent)
     return record

@@ -120,7 +120,7 @@ def gem_tiny() -> Recipe:
         wukong_hidden=(16,),
         head_hidden=(16,),
     )
-    return replace(gem_demo(), name="gem_tiny", model=model, dense_lr=0.01, batch_size=64, score_batch_size=256, warmup_steps=4)
+    return Recipe(name="gem_tiny", model=model, dense_lr=0.01, batch_size=64, score_batch_size=256, warmup_steps=4)
 
 
 RECIPES: dict[str, Callable[[], Recipe]] = {"gem_demo": gem_demo, "gem_tiny": gem_tiny}

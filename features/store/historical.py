@@ -67,9 +67,7 @@ def historical_features(
     if bounds is None or bounds["low"] is None:
         return _without_rows(frame, world, features)
     guards = [F.timestamp_micros(F.lit(edge)) for edge in (bounds["low"], bounds["high"])]
-    return _retrieve(
-        spark, world, home, tables, frame, (later(guards[0], -MARGIN), later(guards[1], MARGIN)), features
-    )
+    return _retrieve(spark, world, home, tables, frame, (later(guards[0], -MARGIN), later(guards[1], MARGIN)), features)
 
 
 def join_as_of(

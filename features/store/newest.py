@@ -23,9 +23,7 @@ Row = tuple[EntityKey, dict[str, Value], datetime, datetime | None]
 class NewestSqliteOnlineStoreConfig(SqliteOnlineStoreConfig):
     """Settings of the store: `path` of the SQLite file."""
 
-    type: Literal["features.store.newest.NewestSqliteOnlineStore"] = (
-        "features.store.newest.NewestSqliteOnlineStore"
-    )
+    type: Literal["features.store.newest.NewestSqliteOnlineStore"] = "features.store.newest.NewestSqliteOnlineStore"
 
 
 class NewestSqliteOnlineStore(SqliteOnlineStore):
@@ -39,9 +37,7 @@ class NewestSqliteOnlineStore(SqliteOnlineStore):
         progress: Callable[[int], Any] | None,
     ) -> None:
         """Write rows (entity key, feature values, event time, availability) in one transaction."""
-        name = _quote_id(
-            _table_id(config.project, table, config.registry.enable_online_feature_view_versioning)
-        )
+        name = _quote_id(_table_id(config.project, table, config.registry.enable_online_feature_view_versioning))
         statement = (
             f"INSERT INTO {name} (entity_key, feature_name, value, event_ts, created_ts) "
             "VALUES (?, ?, ?, ?, ?) "
@@ -55,9 +51,7 @@ class NewestSqliteOnlineStore(SqliteOnlineStore):
         for entity_key, values, stamp, created in data:
             key = serialize_entity_key(entity_key, entity_key_serialization_version=version)
             when, known = to_naive_utc(stamp), None if created is None else to_naive_utc(created)
-            rows.extend(
-                (key, feature, value.SerializeToString(), when, known) for feature, value in values.items()
-            )
+            rows.extend((key, feature, value.SerializeToString(), when, known) for feature, value in values.items())
         connection = self._get_conn(config)
         with connection:
             connection.executemany(statement, rows)

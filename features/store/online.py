@@ -86,9 +86,7 @@ def materialize(world: "World", home: "Home", tables: "Tables", days: Sequence[s
             counts[spec.name] = write_rows(store, spec, rows)
             start, end = day_bounds(days[0], world.timezone)[0], day_bounds(days[-1], world.timezone)[1]
             with quiet():
-                store.registry.apply_materialization(
-                    store.get_feature_view(spec.name), store.project, start, end
-                )
+                store.registry.apply_materialization(store.get_feature_view(spec.name), store.project, start, end)
     return counts
 
 
@@ -104,16 +102,12 @@ def _published(world: "World", tables: "Tables", spec: ViewSpec, days: Sequence[
     # examples see attributes strictly before their day starts; the short history is stamped with the day's
     # end itself
     return (
-        rows
-        if spec.kind == "array"
-        else rows.where((F.col("event_timestamp") < end) & (F.col("available_ts") < end))
+        rows if spec.kind == "array" else rows.where((F.col("event_timestamp") < end) & (F.col("available_ts") < end))
     )
 
 
 def _newest(rows: "DataFrame", spec: ViewSpec) -> "DataFrame":
-    order = Window.partitionBy(spec.key).orderBy(
-        F.desc("event_timestamp"), F.desc("available_ts"), F.desc("ds")
-    )
+    order = Window.partitionBy(spec.key).orderBy(F.desc("event_timestamp"), F.desc("available_ts"), F.desc("ds"))
     kept = rows.withColumn("_place", F.row_number().over(order)).where("_place = 1")
     return kept.select(spec.key, "event_timestamp", "available_ts", *spec.features)
 
@@ -130,9 +124,7 @@ def write_rows(store: "FeatureStore", spec: ViewSpec, rows: "pa.Table") -> int:
 
     if rows.num_rows == 0:
         return 0
-    values = [
-        [_message(spec.kind, value) for value in rows.column(name).to_pylist()] for name in spec.features
-    ]
+    values = [[_message(spec.kind, value) for value in rows.column(name).to_pylist()] for name in spec.features]
     keys = [
         EntityKey(join_keys=[spec.key], entity_values=[Value(int64_val=key)])
         for key in rows.column(spec.key).to_pylist()
@@ -148,8 +140,7 @@ def write_rows(store: "FeatureStore", spec: ViewSpec, rows: "pa.Table") -> int:
 
 def _instants(column: "pa.ChunkedArray") -> list[datetime]:
     return [
-        value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        for value in column.to_pylist()
+        value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC) for value in column.to_pylist()
     ]
 
 
@@ -189,9 +180,7 @@ def online_features(
     store = feature_store(world, home)
     missing: dict[str, dict[str, int]] = {}
     frames = {
-        key: _read(
-            store, [spec for spec in view_specs(world).values() if spec.key == key], key, ids, now, missing
-        )
+        key: _read(store, [spec for spec in view_specs(world).values() if spec.key == key], key, ids, now, missing)
         for key, ids in (("user_id", user_ids), ("ad_id", ad_ids))
     }
     return OnlineFeatures(frames["user_id"], frames["ad_id"], missing)
@@ -214,9 +203,7 @@ def _read(
         missing[spec.name] = dict(Counter(fault for fault in faults if fault))
         kind = {"double": "float64", "bigint": "Int64", "array": "object"}[spec.kind]
         for name in spec.names:
-            kept = [
-                None if fault else _value(value) for fault, value in zip(faults, values[name], strict=True)
-            ]
+            kept = [None if fault else _value(value) for fault, value in zip(faults, values[name], strict=True)]
             columns[name] = pd.Series(kept, dtype=kind)
     frame = pd.DataFrame(columns)
     frame.index = pd.Index(list(ids), name=key, dtype="int64")
@@ -237,8 +224,7 @@ def _fetch(
     names = list(response.proto.metadata.feature_names.val)
     vector = response.proto.results[names.index(spec.names[0])]
     stamps = [
-        stamp.ToDatetime(tzinfo=UTC) if stamp.seconds or stamp.nanos else None
-        for stamp in vector.event_timestamps
+        stamp.ToDatetime(tzinfo=UTC) if stamp.seconds or stamp.nanos else None for stamp in vector.event_timestamps
     ]
     return stamps, {name: values[name] for name in spec.names}
 

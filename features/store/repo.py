@@ -81,9 +81,7 @@ def apply(world: World, home: Home) -> str:
     current = digest(world, home.tables)
     settings = repo_settings(world, home)
     with home.writing(f"applying the feature store of {world.name}"):
-        (home.registry / "feature_store.yaml").write_text(
-            yaml.safe_dump(settings, sort_keys=False), encoding="utf-8"
-        )
+        (home.registry / "feature_store.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
         if applied_digest(home) != current:
             store = _open(settings)
             with quiet():
@@ -138,7 +136,5 @@ def _online_settings(home: Home) -> dict[str, Any]:
         }
     address = urlparse(choice)
     if address.scheme != "redis" or not address.hostname:
-        raise GemlineError(
-            f"{ONLINE_SETTING}={choice}: expected redis://host:port, or leave it unset for SQLite"
-        )
+        raise GemlineError(f"{ONLINE_SETTING}={choice}: expected redis://host:port, or leave it unset for SQLite")
     return {"type": "redis", "connection_string": f"{address.hostname}:{address.port or 6379}"}

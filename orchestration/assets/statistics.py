@@ -34,7 +34,7 @@ def statistics_assets(world: World) -> Sequence[dg.AssetsDefinition]:
 
         yield from publish_table(context, gemline, "user_history", compute)
 
-    @dg.asset(**table_options(world, "user_recent", "features", deps=deps))
+    @dg.asset(**table_options(world, "user_recent", "features", deps=[asset_key(world, "user_history")]))
     def user_recent(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
         """The newest events of each user with news that day: the short history that Feast serves."""
         from features.history import user_recent as compute

@@ -15,17 +15,13 @@ IMPRESSIONS = (
     "window_end TIMESTAMP, context_device BIGINT, ds STRING"
 )
 OUTCOMES = (
-    "request_id BIGINT, user_id BIGINT, ad_id BIGINT, event_type STRING, event_ts TIMESTAMP, "
-    "value DOUBLE, ds STRING"
+    "request_id BIGINT, user_id BIGINT, ad_id BIGINT, event_type STRING, event_ts TIMESTAMP, value DOUBLE, ds STRING"
 )
 EVENTS = (
     "user_id BIGINT, event_ts TIMESTAMP, event_type STRING, ad_id BIGINT, surface STRING, request_id BIGINT, "
     "value DOUBLE, brand BIGINT, ds STRING"
 )
-USERS = (
-    "user_id BIGINT, event_timestamp TIMESTAMP, available_ts TIMESTAMP, country BIGINT, "
-    "age_band BIGINT, ds STRING"
-)
+USERS = "user_id BIGINT, event_timestamp TIMESTAMP, available_ts TIMESTAMP, country BIGINT, age_band BIGINT, ds STRING"
 ADS = "ad_id BIGINT, event_timestamp TIMESTAMP, available_ts TIMESTAMP, brand BIGINT, topic BIGINT, ds STRING"
 
 

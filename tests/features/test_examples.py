@@ -89,9 +89,7 @@ def test_unknown_users_and_missing_users_stay_with_missing_features(rows: dict[i
 
 def test_two_impressions_of_one_instant_are_two_examples(rows: dict[int, dict[str, Any]]) -> None:
     own = {"impression_id", "request_id"}
-    assert {k: v for k, v in rows[2].items() if k not in own} == {
-        k: v for k, v in rows[5].items() if k not in own
-    }
+    assert {k: v for k, v in rows[2].items() if k not in own} == {k: v for k, v in rows[5].items() if k not in own}
 
 
 def test_attributes_are_those_known_before_the_day(rows: dict[int, dict[str, Any]]) -> None:
@@ -150,36 +148,25 @@ def test_no_value_planted_in_the_future_changes_an_example(
     assert made(tables, [DAYS[3]])[7]["country"] == wild
 
 
-def test_an_impressions_own_click_is_no_feature_of_it(
-    spark: "SparkSession", rows: dict[int, dict[str, Any]]
-) -> None:
+def test_an_impressions_own_click_is_no_feature_of_it(spark: "SparkSession", rows: dict[int, dict[str, Any]]) -> None:
     tables = copied(spark, "own-click")
     stamps = ("2024-03-08 15:00:00", "2024-03-08 15:00:00.000001", "2024-03-08 15:00:01")
     publish_events(tables, HAPPENED + [event(1, 10, at, DAYS[1], request_id=2) for at in stamps])
     found = made(tables, [DAYS[1], DAYS[3]])
-    assert {ident: found[ident] for ident in (1, 2, 3, 4, 5)} == {
-        ident: rows[ident] for ident in (1, 2, 3, 4, 5)
-    }
+    assert {ident: found[ident] for ident in (1, 2, 3, 4, 5)} == {ident: rows[ident] for ident in (1, 2, 3, 4, 5)}
     assert found[7]["user_events_3d"] == rows[7]["user_events_3d"] + 3
 
 
 def test_the_day_join_of_attributes_equals_feasts_join_at_the_days_start(tables: "Tables") -> None:
     spark, world = tables.spark, tables.world
-    pairs = spark.createDataFrame(
-        [(user, ds) for user in (1, 2, 9) for ds in DAYS[1:]], "user_id BIGINT, ds STRING"
-    )
+    pairs = spark.createDataFrame([(user, ds) for user in (1, 2, 9) for ds in DAYS[1:]], "user_id BIGINT, ds STRING")
     attributes = world.users.attributes
-    own = attributes_by_day(
-        tables.read_through("users", DAYS[2]), pairs, "user_id", attributes, world.timezone
-    )
-    starts = pairs.withColumn(
-        "event_timestamp", F.to_utc_timestamp(F.col("ds").cast("timestamp"), world.timezone)
-    )
+    own = attributes_by_day(tables.read_through("users", DAYS[2]), pairs, "user_id", attributes, world.timezone)
+    starts = pairs.withColumn("event_timestamp", F.to_utc_timestamp(F.col("ds").cast("timestamp"), world.timezone))
     references = [f"user_attributes:{name}" for name in attributes]
     feast = historical_features(spark, world, tables.home, tables, starts, references).drop("event_timestamp")
     expected = {
-        tuple(row)
-        for row in pairs.join(own, ["user_id", "ds"], "left").select("user_id", "ds", *attributes).collect()
+        tuple(row) for row in pairs.join(own, ["user_id", "ds"], "left").select("user_id", "ds", *attributes).collect()
     }
     assert {tuple(row) for row in feast.select("user_id", "ds", *attributes).collect()} == expected
     assert (1, DAYS[2], MOVED, 4) in expected
@@ -205,9 +192,7 @@ def test_the_newest_stamp_wins_and_then_the_newest_availability(spark: "SparkSes
         },
     ]
     pairs = spark.createDataFrame([(1, ds) for ds in DAYS], "user_id BIGINT, ds STRING")
-    rows = attributes_by_day(
-        frame(spark, USERS, known), pairs, "user_id", ("country",), "America/New_York"
-    ).collect()
+    rows = attributes_by_day(frame(spark, USERS, known), pairs, "user_id", ("country",), "America/New_York").collect()
     assert {row["ds"]: row["country"] for row in rows} == {DAYS[1]: 2, DAYS[2]: 2, DAYS[3]: 2}
 
 

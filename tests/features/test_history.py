@@ -57,9 +57,7 @@ def test_equal_stamps_are_ordered_by_the_other_columns(spark: "SparkSession", wo
     assert list(forward[0]["ad_id"]) == [1, 3, 5, 7, 9]
 
 
-def test_the_short_history_holds_the_newest_as_of_the_end_of_the_day(
-    spark: "SparkSession", world: World
-) -> None:
+def test_the_short_history_holds_the_newest_as_of_the_end_of_the_day(spark: "SparkSession", world: World) -> None:
     log = [event(1, ad, f"2024-03-07 {6 + ad:02}:00:00", DAYS[0]) for ad in range(12)]
     # a late one, older than all that are kept
     log += [event(1, 77, "2024-03-07 06:00:00", DAYS[1]), event(1, 50, "2024-03-08 12:00:00", DAYS[1])]
@@ -80,15 +78,10 @@ def test_the_short_history_holds_the_newest_as_of_the_end_of_the_day(
 
 
 def test_a_range_gives_what_its_days_give(spark: "SparkSession", world: World) -> None:
-    log = [
-        event(1 + ad % 3, ad, f"2024-03-0{7 + ad % 3} {6 + ad // 3:02}:30:00", DAYS[ad % 3])
-        for ad in range(36)
-    ]
+    log = [event(1 + ad % 3, ad, f"2024-03-0{7 + ad % 3} {6 + ad // 3:02}:30:00", DAYS[ad % 3]) for ad in range(36)]
     history = user_history_of(frame(spark, EVENTS, log), world)
     whole = user_recent_of(history, world, DAYS).collect()
-    single = [
-        row for ds in DAYS for row in user_recent_of(history.where(f"ds <= '{ds}'"), world, [ds]).collect()
-    ]
+    single = [row for ds in DAYS for row in user_recent_of(history.where(f"ds <= '{ds}'"), world, [ds]).collect()]
     assert sorted(whole) == sorted(single)
 
 

@@ -11,9 +11,7 @@ from features.errors import GemlineError
 def test_an_absent_jar_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMLINE_JARS", str(tmp_path))
     (tmp_path / f"io.delta_{jars.NEEDED[0]}.jar").touch()
-    with pytest.raises(
-        GemlineError, match=rf"delta-storage-4\.4\.0 is not in .*{tmp_path.name}; run `make setup`"
-    ):
+    with pytest.raises(GemlineError, match=rf"delta-storage-4\.4\.0 is not in .*{tmp_path.name}; run `make setup`"):
         jars.jar_paths()
 
 
@@ -34,9 +32,7 @@ def test_all_kept_jars_are_given_to_spark(tmp_path: Path, monkeypatch: pytest.Mo
     ]
 
 
-def test_a_resolver_that_cannot_start_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resolver_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
     with pytest.raises(GemlineError, match=r"could not be fetched; check the network, then `make setup`: .+"):
         jars.fetch(tmp_path / "jars")

@@ -41,9 +41,7 @@ def buy(at: str, ds: str = DAYS[0], user: int = 1) -> dict[str, Any]:
     return {"request_id": None, "user_id": user, "ad_id": 10, "event_type": "buy", "event_ts": at, "ds": ds}
 
 
-def found(
-    spark: "SparkSession", world: World, shows: list, outcomes: list, days: list[str]
-) -> dict[tuple, dict]:
+def found(spark: "SparkSession", world: World, shows: list, outcomes: list, days: list[str]) -> dict[tuple, dict]:
     log = Log(world, frame(spark, IMPRESSIONS, shows), frame(spark, OUTCOMES, outcomes))
     rows = labels_of(log, days).collect()
     keyed = {(row["impression_id"], row["task"]): row.asDict() for row in rows}
@@ -179,17 +177,12 @@ def test_tasks_live_on_their_surfaces(spark: "SparkSession", world: World) -> No
 
 
 def test_a_range_gives_what_its_days_give(spark: "SparkSession", world: World) -> None:
-    shows = [
-        shown(n, f"2024-03-0{7 + n % 3} {n % 24:02}:20:00", DAYS[n % 3], user_id=n % 2) for n in range(40)
-    ]
+    shows = [shown(n, f"2024-03-0{7 + n % 3} {n % 24:02}:20:00", DAYS[n % 3], user_id=n % 2) for n in range(40)]
     shows = [{**row, "ds": DAYS[max(n % 3 - (n % 24 < 5), 0)]} for n, row in enumerate(shows)]
     outcomes = [
-        click(n, f"2024-03-0{7 + n % 3} {n % 24:02}:40:00", DAYS[min(n % 3 + n % 2, 3)])
-        for n in range(0, 40, 3)
+        click(n, f"2024-03-0{7 + n % 3} {n % 24:02}:40:00", DAYS[min(n % 3 + n % 2, 3)]) for n in range(0, 40, 3)
     ]
-    outcomes += [
-        buy(f"2024-03-0{7 + n % 3} {(n + 2) % 24:02}:00:00", DAYS[n % 3], user=n % 2) for n in range(0, 40, 5)
-    ]
+    outcomes += [buy(f"2024-03-0{7 + n % 3} {(n + 2) % 24:02}:00:00", DAYS[n % 3], user=n % 2) for n in range(0, 40, 5)]
     impressions, results = frame(spark, IMPRESSIONS, shows), frame(spark, OUTCOMES, outcomes)
     whole = labels_of(Log(world, impressions, results), DAYS).collect()
     single = []

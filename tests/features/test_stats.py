@@ -103,9 +103,7 @@ def random_events(seed: int, count: int) -> list[dict[str, Any]]:
         arrived = shift(day_of(happened, "America/New_York"), draw.choice([0, 0, 0, 1, 2, 4]))
         more = {"request_id": draw.choice([None, 1, 2, 3, 4]), "value": draw.randrange(1000) / 100}
         rows.append(
-            event(
-                draw.choice([None, 1, 2, 3]), draw.choice([None, 7, 8]), f"{happened:%F %T}", arrived, **more
-            )
+            event(draw.choice([None, 1, 2, 3]), draw.choice([None, 7, 8]), f"{happened:%F %T}", arrived, **more)
         )
     return rows
 
@@ -142,9 +140,7 @@ def test_random_logs_equal_a_count_by_definition(spark: "SparkSession", world: W
                 hits = counted(log, "ad_id", ad, ds, window)
                 if (ad, ds) in ads:
                     assert ads[ad, ds][f"ad_users_{window}d"] == len({h["user_id"] for h in hits} - {None})
-                    assert ads[ad, ds][f"ad_share_{window}d"] == (
-                        pytest.approx(len(hits) / total) if total else None
-                    )
+                    assert ads[ad, ds][f"ad_share_{window}d"] == (pytest.approx(len(hits) / total) if total else None)
     assert checked > 100
 
 
@@ -152,9 +148,7 @@ def test_a_range_gives_what_its_days_give(spark: "SparkSession", world: World) -
     events = frame(spark, EVENTS, random_events(3, 120))
     days = DAYS[:4]
     whole = sorted(map(str, user_stats_of(events, world, days).collect()))
-    single = [
-        row for ds in days for row in user_stats_of(events.where(f"ds <= '{ds}'"), world, [ds]).collect()
-    ]
+    single = [row for ds in days for row in user_stats_of(events.where(f"ds <= '{ds}'"), world, [ds]).collect()]
     assert whole == sorted(map(str, single))
 
 

@@ -61,9 +61,7 @@ def entities(spark: "SparkSession", rows: list[tuple[int, int | None, str]]) -> 
 
 
 def joined(tables: Tables, asked: Any) -> list[tuple[int, Any]]:
-    found = historical_features(
-        tables.spark, tables.world, tables.home, tables, asked, [f"user_stats:{VALUE}"]
-    )
+    found = historical_features(tables.spark, tables.world, tables.home, tables, asked, [f"user_stats:{VALUE}"])
     return sorted((row["row"], row[VALUE]) for row in found.collect())
 
 
@@ -134,9 +132,7 @@ def test_the_published_version_is_read(spark: "SparkSession", tables: Tables) ->
     path = str(tables.path("user_stats"))
     before = joined(tables, entities(spark, [(1, 4, "2024-03-07 12:00:00")]))
     # someone writes past the ledger
-    spark.read.format("delta").load(path).where("user_id <> 4").write.format("delta").mode("overwrite").save(
-        path
-    )
+    spark.read.format("delta").load(path).where("user_id <> 4").write.format("delta").mode("overwrite").save(path)
     try:
         assert joined(tables, entities(spark, [(1, 4, "2024-03-07 12:00:00")])) == before == [(1, 7.0)]
     finally:

@@ -103,9 +103,7 @@ def test_age_is_judged_online_as_in_the_training_join(filled: "Tables") -> None:
         "event_timestamp": f"{stamp:%F %T}",
         "available_ts": f"{stamp + world.statistics.lag:%F %T}",
     }
-    rows = filled.read("user_stats", [DAYS[3]]).unionByName(
-        frame(spark, ddl, [{**row, **values, "ds": DAYS[3]}])
-    )
+    rows = filled.read("user_stats", [DAYS[3]]).unionByName(frame(spark, ddl, [{**row, **values, "ds": DAYS[3]}]))
     filled.publish("user_stats", rows, [DAYS[3]])
     second = timedelta(seconds=1)
     ages = [
@@ -115,9 +113,7 @@ def test_age_is_judged_online_as_in_the_training_join(filled: "Tables") -> None:
         world.stats_ttl,
         world.stats_ttl + second,
     ]
-    asked = [
-        {"row": n, "user_id": 50, "event_timestamp": f"{stamp + age:%F %T}"} for n, age in enumerate(ages)
-    ]
+    asked = [{"row": n, "user_id": 50, "event_timestamp": f"{stamp + age:%F %T}"} for n, age in enumerate(ages)]
     joined = historical_features(
         spark,
         world,

@@ -25,9 +25,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_an_unapplied_store_says_what_to_run(home: Home) -> None:
-    with pytest.raises(
-        StoreStale, match=r"never applied; materialize the asset tiny/feature_store .*python -m"
-    ):
+    with pytest.raises(StoreStale, match=r"never applied; materialize the asset tiny/feature_store .*python -m"):
         feature_store(load_world("tiny"), home)
 
 
@@ -90,9 +88,6 @@ def test_every_view_has_one_entity_a_description_an_owner_and_two_times(tmp_path
 
 def test_sequences_are_served_but_not_part_of_an_example(tmp_path: Path) -> None:
     declared = definitions(load_world("tiny"), tmp_path)
-    views = {
-        name: {p.name for p in service.feature_view_projections}
-        for name, service in declared.services.items()
-    }
+    views = {name: {p.name for p in service.feature_view_projections} for name, service in declared.services.items()}
     assert "user_recent" not in views[SERVICE]
     assert views[ONLINE_SERVICE] - views[SERVICE] == {"user_recent"}
