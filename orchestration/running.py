@@ -100,10 +100,13 @@ def _recorded(world_name: str, job: str, label: str, **how: Any) -> list[StepTim
 
 
 def first_failure(result: dg.ExecuteInProcessResult) -> str:
-    """The first failed step and its own sentence."""
+    """The first failed step and its own sentence: that of the innermost error, without Dagster's wrapping."""
     for event in result.all_events:
         if event.is_step_failure:
             data = event.step_failure_data
             described = data.user_failure_data.description if data.user_failure_data else None
-            return f"{event.step_key}: {described or (data.error.message if data.error else 'no message')}".strip()
+            error = data.error
+            while error is not None and error.cause is not None:
+                error = error.cause
+            return f"{event.step_key}: {described or (error.message if error else 'no message')}".strip()
     return "see the run in the Dagster UI"
