@@ -50,7 +50,7 @@ class Task(Strict):
     )
     window: timedelta | None = Field(default=None, description="how long after request_ts an outcome counts (ISO 8601)")
     window_column: Literal["window_end"] | None = Field(
-        default=None, description="instead of `window`: the impression's column that holds the window's last instant"
+        default=None, description="instead of `window`: the impression's column that holds the window's end, exclusive"
     )
     from_request: bool = Field(
         default=False, description="outcomes stamped at request_ts itself count (they belong to the request)"
