@@ -4,7 +4,7 @@ Every expiry and every default instant asks here, so a log of 2017 is as fresh o
 """
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from features.days import day_end
 from features.errors import GemlineError
@@ -12,6 +12,8 @@ from features.home import Home
 from features.worlds.schema import World
 
 RECORD = "newest_day.json"
+JUST_AFTER = timedelta(microseconds=1)
+"""Features count strictly before a request, and a day's statistics are stamped with its end."""
 
 
 def advance(home: Home, ds: str) -> str:
@@ -29,7 +31,7 @@ def advance(home: Home, ds: str) -> str:
 
 
 def now(world: World, home: Home) -> datetime:
-    """The world's present instant, in UTC.
+    """The world's present instant, in UTC: the first at which a request sees all that the newest day brought.
 
     Raises:
         GemlineError: a replay world of which no day was published yet.
@@ -39,7 +41,7 @@ def now(world: World, home: Home) -> datetime:
     newest = _newest(home)
     if newest is None:
         raise GemlineError(f"world {world.name}: no day is in the online store yet; materialize online_features first")
-    return day_end(newest, world.timezone) + world.largest_lag
+    return day_end(newest, world.timezone) + world.largest_lag + JUST_AFTER
 
 
 def _newest(home: Home) -> str | None:

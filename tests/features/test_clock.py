@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from features.clock import advance, now
+from features.clock import JUST_AFTER, advance, now
+from features.days import day_end
 from features.errors import GemlineError
 from features.home import Home
 from features.worlds import load_world
@@ -17,9 +18,17 @@ def test_replay_time_is_the_end_of_the_newest_day_plus_the_largest_lag(tmp_path:
         now(world, home)
     advance(home, "2024-03-10")
     # local midnight after the clocks went forward is 04:00 UTC
-    assert now(world, home) == datetime(2024, 3, 11, 4, tzinfo=UTC) + world.largest_lag
+    midnight = datetime(2024, 3, 11, 4, tzinfo=UTC)
+    assert now(world, home) == midnight + world.largest_lag + JUST_AFTER
     assert advance(home, "2024-03-08") == "2024-03-10"
-    assert now(world, home) == datetime(2024, 3, 11, 4, tzinfo=UTC) + world.largest_lag
+    assert now(world, home) == midnight + world.largest_lag + JUST_AFTER
+
+
+def test_the_newest_statistics_are_seen_now_even_without_any_lag(tmp_path: Path) -> None:
+    world, home = load_world("complete_journey"), Home(tmp_path)
+    assert world.largest_lag == timedelta(0)
+    advance(home, "2017-07-02")
+    assert day_end("2017-07-02", world.timezone) < now(world, home)
 
 
 def test_a_real_world_has_the_servers_clock(tmp_path: Path) -> None:
