@@ -24,7 +24,7 @@ def _online(gemline: WorldResource, users: Sequence[int], ads: Sequence[int]) ->
     instant = now(gemline.world, gemline.home)
     found = online_features(gemline.world, gemline.home, users, ads, instant)
     parts = [f"online features at {instant.isoformat()}"]
-    parts += [frame.T.to_string() for frame in (found.users, found.ads) if len(frame)]
+    parts += [frame.T.to_string(max_colwidth=60) for frame in (found.users, found.ads) if len(frame)]
     parts += [f"{view}: {reasons}" for view, reasons in found.missing.items() if reasons]
     return "\n\n".join(parts)
 
@@ -44,4 +44,4 @@ def _historical(gemline: WorldResource, users: Sequence[int], ads: Sequence[int]
     asked = pd.DataFrame(pairs, columns=["user_id", "ad_id"]).astype("Int64").assign(event_timestamp=instant)
     tables = gemline.tables()
     frame: pd.DataFrame = historical_features(tables.spark, gemline.world, gemline.home, tables, asked).toPandas()
-    return f"historical features as of {instant.isoformat()}\n\n{frame.T.to_string()}"
+    return f"historical features as of {instant.isoformat()}\n\n{frame.T.to_string(max_colwidth=60)}"
