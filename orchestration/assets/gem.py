@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from features.home import Home
 from features.worlds import World
 from orchestration.partitions import day_axis, day_before
 from orchestration.publishing import Events, asset_key, plain_failure, publish_frame, table_options
@@ -94,7 +95,7 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
             tables = gemline.tables()
             digest = _manifest(tables.home.checkpoints / MODEL / ds)[1]["digest"]
             judgement = judge(tables, MODEL, ds, digest, world.look_back)
-            judgement.write(evaluation_file(gemline, ds))
+            judgement.write(evaluation_file(gemline.home, ds))
         return dg.MaterializeResult(
             metadata={
                 **judgement.plotted(),
@@ -127,7 +128,7 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
         with plain_failure():
             tables = gemline.tables()
             folder, manifest = _manifest(tables.home.checkpoints / MODEL / ds)
-            decided = json.loads(evaluation_file(gemline, ds).read_text(encoding="utf-8"))
+            decided = json.loads(evaluation_file(gemline.home, ds).read_text(encoding="utf-8"))
             made = release(tables, MODEL, ds, manifest["digest"], folder, decided)
         shown = {"decision": made.decision, "reason": made.reason, "digest": made.digest}
         yield dg.AssetCheckResult(passed=made.decision != "rejected", check_name=GATE, metadata=shown)
@@ -138,9 +139,9 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
     return [gem_model, predictions, gem_evaluation, gem_release]
 
 
-def evaluation_file(gemline: WorldResource, ds: str) -> Path:
+def evaluation_file(home: Home, ds: str) -> Path:
     """Where a day's judgement is kept."""
-    return gemline.home.releases / MODEL / "evaluations" / f"{ds}.json"
+    return home.releases / MODEL / "evaluations" / f"{ds}.json"
 
 
 def _manifest(output: Path) -> tuple[Path, dict[str, Any]]:
