@@ -73,10 +73,9 @@ types: setup ## static types
 contracts: setup ## who may import whom
 	$(BIN)/lint-imports
 
-# two processes: one for what runs on Spark (its JVM is started once), one for the rest; absent services are skipped in sight
-lanes: setup ## all test lanes of a machine without GPU
-	@$(BIN)/pytest -q -m "not gpu and not assets" -rs > $(VENV)/lanes.log 2>&1 & rest=$$!; code=0; \
-	$(BIN)/pytest -q -m assets -rs || code=$$?; wait $$rest || code=$$?; cat $(VENV)/lanes.log; exit $$code
+# one process: Spark's JVM and the stages of `tiny` are made once
+lanes: setup ## all test lanes of a machine without GPU; absent services are skipped in sight
+	$(BIN)/pytest -m "not gpu" -rs
 
 unit assets distributed services browser gpu: setup ## one lane of tests
 	$(BIN)/pytest -m $@ -rs
