@@ -92,9 +92,10 @@ def judge(tables: "Tables", model: str, ds: str, digest: str, look_back: int) ->
     world = tables.world
     pairs = due_pairs(tables, window_start(tables, ds, look_back + POOLED_DAYS), ds)
     chain = [*_accepted(tables, model, ds), Scored(ds, digest)]
-    recent = pairs[pairs["label_ds"] >= window_start(tables, ds, POOLED_DAYS)]
+    first = window_start(tables, ds, POOLED_DAYS)
+    recent = pairs[pairs["label_ds"] >= first]
     served = as_served(recent, predictions_of(tables, chain))
-    gates = [_gate(tables, model, pairs, entry, look_back) for entry in chain if entry.ds in set(recent["label_ds"])]
+    gates = [_gate(tables, model, pairs, entry, look_back) for entry in chain if entry.ds >= first]
     earlier = pd.concat(gates[:-1]) if len(gates) > 1 else None
     n_min = world.min_positives
     return Judgement(
