@@ -92,7 +92,7 @@ class Reader:
         names = {entry.name for one in asked for entry in one.categorical}
         names |= {entry.name for one in asked for entry in one.dense}
         self._columns = sorted(names | set(KEYS))
-        fields = sorted({entry.name for one in asked for entry in one.history.fields})
+        fields = list(dict.fromkeys(entry.name for one in asked for entry in one.history.fields))
         self.histories: HistoryStore = read_histories(plan.user_history, fields)
         self._examples: OrderedDict[str, Rows] = OrderedDict()
 

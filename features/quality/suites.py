@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from features.errors import GemlineError
+from features.transform.transfer import SOURCES
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def suite_of(spec: "TableSpec", world: World) -> "list[Expectation]":
     Raises:
         GemlineError: the table has no expectations: nothing to check is an error, never a pass.
     """
-    expectations = [*_keys(spec), *DOMAINS.get(spec.name, _no_domains)(world)]
+    expectations = [*_keys(spec), *DOMAINS.get(spec.suite or spec.name, _no_domains)(world)]
     if not expectations:
         raise GemlineError(f"table {spec.name} has an empty suite; add expectations to features/quality/suites.py")
     return expectations
@@ -41,7 +42,12 @@ def _keys(spec: "TableSpec") -> "list[Expectation]":
     return expectations
 
 
-NULLABLE_KEYS = {"outcomes": ("request_id", "user_id"), "events": ("request_id",)}
+NULLABLE_KEYS = {
+    "outcomes": ("request_id", "user_id"),
+    "events": ("request_id",),
+    # without an ad: the user's own vector
+    "solaris_vectors": ("ad_id",),
+}
 
 
 def _impressions(world: World) -> "list[Expectation]":
@@ -106,6 +112,30 @@ def _predictions(world: World) -> "list[Expectation]":
     ]
 
 
+def _vectors(world: World) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    return [
+        gxe.ExpectColumnValuesToNotBeNull(column="vector"),
+        gxe.ExpectColumnValuesToBeInSet(column="surface", value_set=list(world.surface_names)),
+    ]
+
+
+def _candidates(world: World) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    return [
+        gxe.ExpectColumnValuesToNotBeNull(column="run_ts"),
+        gxe.ExpectColumnValuesToBeInSet(column="surface", value_set=list(world.surface_names)),
+    ]
+
+
+def _train_vectors(_world: World) -> "list[Expectation]":
+    import great_expectations.expectations as gxe
+
+    return [gxe.ExpectColumnValuesToBeInSet(column="source", value_set=list(SOURCES))]
+
+
 def _no_domains(_world: World) -> "list[Expectation]":
     return []
 
@@ -119,6 +149,10 @@ DOMAINS: dict[str, Callable[[World], "list[Expectation]"]] = {
     "examples": _examples,
     "labels": _labels,
     "predictions": _predictions,
+    "fm_outputs": _vectors,
+    "solaris_candidates": _candidates,
+    "solaris_vectors": _vectors,
+    "solaris_train_vectors": _train_vectors,
 }
 
 

@@ -1,6 +1,6 @@
 """Which tables there are: partition column and key of each, and a sentence that says what a row is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from features.errors import GemlineError
 
@@ -16,6 +16,7 @@ class TableSpec:
         partition: partition column, a local day.
         unique: whether the keys are; the same thing may be bought twice in one basket.
         may_be_empty: whether a day without rows is ordinary (attributes come only when they change).
+        suite: table whose expectations hold for this one; its own name when empty.
     """
 
     name: str
@@ -24,6 +25,7 @@ class TableSpec:
     partition: str = "ds"
     may_be_empty: bool = False
     unique: bool = True
+    suite: str = ""
 
 
 SPECS = {
@@ -65,8 +67,31 @@ SPECS = {
             ("ds", "impression_id", "task", "digest"),
             "scored_ds",
         ),
+        TableSpec(
+            "fm_outputs",
+            "a frozen foundation model's logits and compressed representation of an impression",
+            ("fm_generation", "impression_id"),
+        ),
+        TableSpec(
+            "solaris_candidates",
+            "a (surface, user, ad) that is to be computed before it is asked for",
+            ("surface", "user_id", "ad_id"),
+        ),
+        TableSpec(
+            "solaris_vectors",
+            "a precomputed vector of a (surface, user, ad); without an ad it is the user's own",
+            ("fm_generation", "surface", "user_id", "ad_id"),
+        ),
+        TableSpec(
+            "solaris_train_vectors",
+            "the precomputed vector that a request would have been answered with",
+            ("fm_generation", "impression_id"),
+        ),
     )
 }
+
+VERTICAL_PREDICTIONS = "predictions_"
+"""Prefix of the tables of predictions of verticals, each like `predictions`."""
 
 
 def spec_of(name: str) -> TableSpec:
@@ -75,6 +100,8 @@ def spec_of(name: str) -> TableSpec:
     Raises:
         GemlineError: no such table.
     """
+    if name.startswith(VERTICAL_PREDICTIONS):
+        return replace(SPECS["predictions"], name=name, suite="predictions")
     if name not in SPECS:
         raise GemlineError(f"no table '{name}'; known: {', '.join(SPECS)}")
     return SPECS[name]

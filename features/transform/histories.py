@@ -49,12 +49,12 @@ class HistoryStore:
     ) -> "HistoryStore":
         """Sort flat, unordered event columns (each [E]) into a store.
 
-        Ties in time are broken by arrival day, first field and type, so that which events a slice keeps
-        does not depend on the order of files.
+        Ties in time are broken by type and fields, missing first, as `features.history` sorts them, so that
+        a slice keeps the same events whether it is cut here or was cut for the feature store.
         """
         columns = {name: as_column(data) for name, data in fields.items()}
-        tie = next((column.values for column in columns.values()), np.zeros(len(user_id), dtype=np.int64))
-        order = np.lexsort((type, tie, day, event_us, user_id))
+        ties = [key for column in columns.values() for key in (~column.missing, _known(column))]
+        order = np.lexsort((day, *reversed(ties), type, event_us, user_id))
         users, starts = np.unique(user_id[order], return_index=True)
         offsets = np.append(starts, len(order)).astype(np.int64)
         days = np.asarray(day, dtype=np.int64)[order]
@@ -112,6 +112,10 @@ class Histories:
     fields: dict[str, np.ndarray]
 
 
+def _known(column: Column) -> np.ndarray:
+    return np.where(column.missing, 0, column.values)
+
+
 def type_index(schema: FeatureSchema, type_ids: np.ndarray) -> np.ndarray:
     """Index of event types.
 
@@ -138,7 +142,7 @@ def first_not_below(values: np.ndarray, low: np.ndarray, high: np.ndarray, targe
     return low
 
 
-def _distinct(keys: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
+def distinct(keys: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Index of one representative of each distinct key, and for every row the number of its key."""
     order = np.lexsort(keys[::-1])
     new = np.ones(len(order), dtype=bool)
@@ -184,7 +188,7 @@ def slice_histories(
     known = ~users.missing & (user < len(store.user_ids))
     known[known] = store.user_ids[user[known]] == ids[known]
     keys = tuple(np.where(known, key, -1).astype(np.int64) for key in (user, day, request_us))
-    first, row = _distinct(keys)
+    first, row = distinct(keys)
     event, counts = _select(store, keys[0][first], keys[1][first], keys[2][first], length)
     ages = np.repeat(request_us[first], counts) - store.event_us[event]
     fields = {name: rows[event] for name, rows in store.encoded(schema).items()}

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from features.days import day_range
+from features.errors import GemlineError
 
 Day = str
 DAY_PATTERN = r"^\d{4}-\d{2}-\d{2}$"
@@ -117,8 +118,34 @@ class Vertical(Strict):
     """A small model's home: one surface (or several) and its tasks."""
 
     name: str = Field(pattern=NAME_PATTERN)
-    surfaces: tuple[str, ...]
-    tasks: tuple[str, ...]
+    surfaces: tuple[str, ...] = Field(min_length=1)
+    tasks: tuple[str, ...] = Field(min_length=1)
+    recipe: str = Field(default="vertical_demo", description="function of training/verticals/recipes.py")
+
+
+class Transfer(Strict):
+    """How the foundation model's knowledge reaches the verticals."""
+
+    width: int = Field(default=16, ge=1, description="numbers of a compressed representation")
+    memory_length: int = Field(default=50, ge=1, description="newest representations of a user that a vertical reads")
+    warm_up: int = Field(default=28, ge=1, description="days of fm_outputs before verticals switch to a generation")
+
+
+class Precompute(Strict):
+    """Solaris: which (surface, user, ad) are computed before they are asked for, and for how long they hold."""
+
+    ads_per_user: int = Field(default=20, ge=1, description="candidates of each active user on each surface")
+    active_days: int = Field(default=28, ge=1, description="a user with an event in these days is active")
+    life: timedelta = Field(default=timedelta(hours=48), gt=timedelta(0), description="a vector expires after this")
+
+
+class Demo(Strict):
+    """Days of `make demo`; all but the first come after `frozen`."""
+
+    tables_until: Day = Field(pattern=DAY_PATTERN, description="tables of all days up to it are one range run")
+    frozen: Day = Field(pattern=DAY_PATTERN, description="GEM starts cold here and becomes the first generation")
+    models: Day = Field(pattern=DAY_PATTERN, description="first day of the verticals, on tables of the range run")
+    next: Day = Field(pattern=DAY_PATTERN, description="a whole day, from raw log to released packages")
 
 
 class World(Strict):
@@ -145,7 +172,9 @@ class World(Strict):
     categorical: tuple[CategoricalFeature, ...]
     tables: dict[str, int] = Field(description="rows of each embedding table")
     verticals: tuple[Vertical, ...] = ()
-    demo: dict[str, Day] = Field(default_factory=dict, description="days of `make demo`: tables_until, cold, next")
+    transfer: Transfer = Transfer()
+    precompute: Precompute = Precompute()
+    demo: Demo | None = Field(default=None, description="days of `make demo`")
     recipe: str = "gem_demo"
     look_back: int = Field(default=60, ge=1, description="days that a cold start walks")
     min_positives: int = Field(default=100, ge=1, description="fewer in a slice: insufficient evidence")
@@ -180,6 +209,9 @@ class World(Strict):
                 raise ValueError(f"task {task.name}: parent '{task.parent}' is no task")
             if task.event not in self.event_types:
                 raise ValueError(f"task {task.name}: event '{task.event}' is not in event_types")
+        names = [vertical.name for vertical in self.verticals]
+        if len(set(names)) < len(names) or "gem" in names:
+            raise ValueError("verticals: each needs a name of its own, and `gem` is taken")
         for vertical in self.verticals:
             if set(vertical.surfaces) - surfaces or set(vertical.tasks) - tasks:
                 raise ValueError(f"vertical {vertical.name}: unknown surface or task")
@@ -224,6 +256,24 @@ class World(Strict):
     def largest_lag(self) -> timedelta:
         """The largest declared lag of tasks and statistics."""
         return max([self.statistics.lag, *(task.lag for task in self.tasks)])
+
+    @property
+    def vertical_surfaces(self) -> tuple[str, ...]:
+        """Surfaces that some vertical serves, in file order."""
+        wanted = {surface for vertical in self.verticals for surface in vertical.surfaces}
+        return tuple(name for name in self.surface_names if name in wanted)
+
+    def vertical(self, name: str) -> Vertical:
+        """The vertical of that name.
+
+        Raises:
+            GemlineError: there is none.
+        """
+        for entry in self.verticals:
+            if entry.name == name:
+                return entry
+        known = ", ".join(entry.name for entry in self.verticals) or "none"
+        raise GemlineError(f"world {self.name} has no vertical '{name}'; known: {known}")
 
     def keep_rate(self, surface: str) -> float:
         """Share of primary negatives kept on a surface."""

@@ -45,7 +45,7 @@ def test_slices_equal_a_loop(schema: FeatureSchema, seed: int, late: float) -> N
     ad_rows = rows_of(ad, np.zeros(count, dtype=bool), 1_000_000, table_salt("ad"))
     for i in range(200):
         seen = [e for e in range(count) if user[e] == who[i] and day[e] < on[i] and stamp[e] < request[i]]
-        seen = sorted(seen, key=lambda e: (stamp[e], day[e], ad[e]))[-5:] if not missing[i] else []
+        seen = sorted(seen, key=lambda e: (stamp[e], kind[e], ad[e], day[e]))[-5:] if not missing[i] else []
         part = of_example(got, i)
         assert got.fields["ad_id"][part].tolist() == ad_rows[seen].tolist()
         assert got.age_us[part].tolist() == (request[i] - stamp[seen]).tolist()
