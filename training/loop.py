@@ -1,10 +1,10 @@
-"""The model in training: what holds its weights and optimizers, one training step, and scoring.
+"""GEM in training: what holds its weights and optimizers, one training step, and scoring.
 
 A step stops the run at the first loss or gradient that is not finite. Nothing is skipped: a skipped batch
 would be data that no count shows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,23 +13,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from features.errors import GemlineError
 from features.transform.batch import Batch
 from features.transform.schema import FeatureSchema
+from models.gem.embeddings import Embeddings
 from models.gem.loss import gem_loss
 from models.gem.model import Gem
 from training import checkpoint
-from training.optim import DenseOptimizer, fuse_tables, table_state
-from training.parallel import Compute, average_gradients, shard, summed
+from training.compute import Compute, summed
+from training.finite import NonFinite, mend
+from training.fused import fuse_tables, table_state
+from training.optim import DenseOptimizer
+from training.parallel import average_gradients, shard
 from training.plan import ModelRef
 from training.reader import Reader, Rows
 from training.recipes import Recipe
+from training.walk import CANDIDATE
 
 TABLES_PREFIX = "embeddings.collection."
-
-
-class NonFinite(GemlineError):
-    """A loss, a gradient or a weight is not finite; the run stops and commits nothing."""
 
 
 @dataclass
@@ -62,6 +62,18 @@ class Trainee:
         counts = {f"touches.{table}": count.clone() for table, count in self.gem.touch_counts.items()}
         return {name: summed(count, self.compute) for name, count in counts.items()}
 
+    def scores(self, reader: Reader, rows: Rows) -> dict[str, np.ndarray]:
+        """Probabilities by role, see `training.walk.Trainee`."""
+        return {CANDIDATE: score(self, reader, rows)}
+
+    def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
+        """Train on each row once, see `train_on`."""
+        return train_on(self, reader, rows, where)
+
+    def start_at(self, rates: Mapping[str, float]) -> None:
+        """Start biases at base rates."""
+        self.gem.start_at(rates)
+
     def load(self, ref: ModelRef) -> None:
         """Become the model of a checkpoint that has been verified."""
         counts = {f"touches.{table}": torch.zeros_like(c) for table, c in self.gem.touch_counts.items()}
@@ -74,7 +86,7 @@ class Trainee:
 def build(schema: FeatureSchema, recipe: Recipe, seed: int, compute: Compute) -> Trainee:
     """A cold model: the same weights for the same seed, whatever the number of processes."""
     torch.manual_seed(seed)
-    gem = Gem(schema, recipe.model)
+    gem = Gem(schema, recipe.model, Embeddings)
     fuse_tables(gem.embeddings.collection, recipe)
     model = shard(gem, compute)
     dense = {
@@ -106,14 +118,14 @@ def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
     loss = float((loss_sum / torch.where(count > 0, count, 1.0)).sum())
     if not np.isfinite(loss):
         by_task = dict(zip(trainee.schema.task_names, loss_sum.tolist(), strict=True))
-        raise NonFinite(f"{where}: the loss is {loss} (sums by task: {by_task}); {_mend()}")
+        raise NonFinite(f"{where}: the loss is {loss} (sums by task: {by_task}); {mend()}")
     trainee.gem.count_touches(batch)
     # Gradients are averaged over ranks, both by TorchRec and below; the factor makes their average a sum.
     (losses.total(count) * compute.world).backward()
     average_gradients(trainee.dense.parameters.values(), compute)
     norm = trainee.dense.step()
     if not np.isfinite(norm):
-        raise NonFinite(f"{where}: the norm of the dense gradient is {norm}; {_mend()}")
+        raise NonFinite(f"{where}: the norm of the dense gradient is {norm}; {mend()}")
     return loss
 
 
@@ -143,18 +155,3 @@ def score(trainee: Trainee, reader: Reader, rows: Rows) -> np.ndarray:
         found[torch.from_numpy(positions).to(device)] = logits.sigmoid()[: len(positions)]
     result: np.ndarray = summed(found, trainee.compute).cpu().numpy()
     return result
-
-
-def require_finite(tensors: dict[str, Tensor]) -> None:
-    """Refuse to publish weights or optimizer state that are not finite.
-
-    Raises:
-        NonFinite: naming the tensor.
-    """
-    for name, tensor in tensors.items():
-        if not torch.isfinite(tensor).all():
-            raise NonFinite(f"after training, {name} holds values that are not finite; {_mend()}")
-
-
-def _mend() -> str:
-    return "nothing is committed; look for extreme inputs in that day, or lower dense_lr and table_lr"

@@ -1,4 +1,4 @@
-"""How many processes work as one: device, backend, sharded tables, summed gradients.
+"""How many processes work as one: sharded tables, summed gradients.
 
 Tables are sharded by TorchRec's planner; the dense part is replicated, and its gradients are summed in one
 collective a step. Losses are normalised globally, so that two ranks compute what one computes: TorchRec
@@ -8,8 +8,6 @@ by that number, and the dense gradients are averaged alike.
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -23,56 +21,10 @@ from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterCons
 from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
 from torchrec.distributed.types import ShardingType
 
-from training.reader import Share
+from training.compute import Compute
 
 SHARDINGS = (ShardingType.TABLE_WISE.value, ShardingType.ROW_WISE.value)
 """Whole tables on a rank, or rows spread over ranks; gradients of replicated tables would not be summed."""
-
-
-@dataclass(frozen=True)
-class Compute:
-    """Where this process computes, and beside how many others.
-
-    Attributes:
-        device: of tensors and model.
-        rank: of this process.
-        world: number of processes.
-        grouped: whether a process group is joined; without one the model stays unsharded.
-    """
-
-    device: torch.device
-    rank: int = 0
-    world: int = 1
-    grouped: bool = False
-
-    @property
-    def share(self) -> Share:
-        """This process's part of a global batch."""
-        return Share(self.rank, self.world)
-
-
-def join(timeout: timedelta = timedelta(seconds=120)) -> Compute:
-    """Choose device and backend, divide the cores, and join the group that torchrun set up (if it did).
-
-    Args:
-        timeout: after which a collective that a lost rank never enters fails, instead of waiting for ever.
-    """
-    local_world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_world))
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)
-    if "RANK" not in os.environ:
-        return Compute(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timeout)
-    return Compute(device, dist.get_rank(), dist.get_world_size(), grouped=True)
-
-
-def leave(compute: Compute) -> None:
-    """Leave the process group, if one was joined."""
-    if compute.grouped:
-        dist.destroy_process_group()
 
 
 def shard(model: nn.Module, compute: Compute) -> nn.Module:
@@ -142,25 +94,3 @@ def average_gradients(parameters: Iterable[nn.Parameter], compute: Compute) -> N
     for parameter in held:
         parameter.grad = flat[start : start + parameter.numel()].view_as(parameter)
         start += parameter.numel()
-
-
-def summed(values: Tensor, compute: Compute) -> Tensor:
-    """The values added up over all ranks."""
-    if compute.grouped:
-        dist.all_reduce(values)
-    return values
-
-
-def agreed(value: int, compute: Compute) -> int:
-    """Rank 0's number, on every rank."""
-    if not compute.grouped:
-        return value
-    tensor = torch.tensor(value, device=compute.device)
-    dist.broadcast(tensor, 0)
-    return int(tensor.item())
-
-
-def barrier(compute: Compute) -> None:
-    """Wait until every process is here."""
-    if compute.grouped:
-        dist.barrier()

@@ -6,7 +6,7 @@ it. The trainer has no Spark and asks no ledger: the files of a pinned table ver
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,69 @@ class ModelRef:
     digest: str
 
 
+@dataclass(frozen=True)
+class GenerationRef:
+    """A frozen foundation model, as far as its students need to know it.
+
+    Attributes:
+        name: its id, which every row that came of it carries.
+        last_label_day: newest label that it was trained on; it teaches examples of later days only.
+        tasks: task names in the order of its logits.
+        width: numbers of a vector.
+    """
+
+    name: str
+    last_label_day: str
+    tasks: tuple[str, ...]
+    width: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferPlan:
+    """What a vertical gets from the foundation model.
+
+    Attributes:
+        generation: the pinned one.
+        memory_length: newest remembered vectors that are read.
+        fm_outputs: files by `ds`: teacher's logits, and memories of all days before the partition.
+        vectors: files of `solaris_train_vectors` by `ds`.
+        incumbent: generation of the incumbent, when there is one; its rows are in the same files.
+    """
+
+    generation: GenerationRef
+    memory_length: int
+    fm_outputs: dict[str, DayFiles] = field(default_factory=dict)
+    vectors: dict[str, DayFiles] = field(default_factory=dict)
+    incumbent: GenerationRef | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form that `from_dict` reads back."""
+        return {
+            "generation": asdict(self.generation),
+            "memory_length": self.memory_length,
+            "fm_outputs": _files_to_dict(self.fm_outputs),
+            "vectors": _files_to_dict(self.vectors),
+            "incumbent": None if self.incumbent is None else asdict(self.incumbent),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "TransferPlan":
+        """Rebuild.
+
+        Raises:
+            PlanError: on a missing or unknown key.
+        """
+        known = {entry.name for entry in fields(cls)}
+        _require_keys("transfer", data, known, required=known)
+        return cls(
+            generation=_generation(data["generation"]),
+            memory_length=int(data["memory_length"]),
+            fm_outputs=_files_from_dict("fm_outputs", data["fm_outputs"]),
+            vectors=_files_from_dict("vectors", data["vectors"]),
+            incumbent=None if data["incumbent"] is None else _generation(data["incumbent"]),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What to walk, from what, to where.
@@ -54,6 +117,7 @@ class Plan:
         user_history: files by `ds`; everything that a history may reach back to.
         parent: model to continue from; None for a cold start.
         incumbent: model that scores the gate's rows beside the candidate; None before the first release.
+        transfer: what a vertical gets from the foundation model; None for GEM itself.
         output: folder of this model and day; each run writes to `attempt-<token>` in it.
 
     Raises:
@@ -72,6 +136,7 @@ class Plan:
     user_history: dict[str, DayFiles] = field(default_factory=dict)
     parent: ModelRef | None = None
     incumbent: ModelRef | None = None
+    transfer: TransferPlan | None = None
 
     def __post_init__(self) -> None:
         """Refuse a plan that would train on what it is judged on, or that lacks a day's files."""
@@ -83,6 +148,11 @@ class Plan:
             raise PlanError(
                 f"plan for {self.partition}: the walk reaches {self.walk[-1]}, so the model would train on "
                 "what it is judged on; end the walk on the day before"
+            )
+        if (self.recipe.kind == "vertical") != (self.transfer is not None):
+            raise PlanError(
+                f"plan for {self.partition}: a recipe of kind '{self.recipe.kind}' "
+                f"{'needs' if self.transfer is None else 'takes no'} transfer"
             )
         if not self.walk and self.parent is None:
             raise PlanError(f"plan for {self.partition}: nothing to walk and no parent; a cold start needs walk days")
@@ -111,13 +181,8 @@ class Plan:
             "seed": self.seed,
             "walk": list(self.walk),
             "score": [self.partition],
-            "files": {
-                table: {
-                    day: {"hash": entry.content_hash, "paths": list(entry.paths)}
-                    for day, entry in sorted(self.files(table).items())
-                }
-                for table in TABLES
-            },
+            "files": {table: _files_to_dict(self.files(table)) for table in TABLES},
+            "transfer": None if self.transfer is None else self.transfer.to_dict(),
             "parent": _ref_to_dict(self.parent),
             "incumbent": _ref_to_dict(self.incumbent),
             "output": self.output,
@@ -141,9 +206,10 @@ class Plan:
             "files",
             "parent",
             "incumbent",
+            "transfer",
             "output",
         }
-        _require_keys("the plan", data, known, required=known - {"seed", "parent", "incumbent"})
+        _require_keys("the plan", data, known, required=known - {"seed", "parent", "incumbent", "transfer"})
         _require_keys("files", data["files"], set(TABLES), required=set(TABLES))
         if data["score"] != [data["partition"]]:
             raise PlanError(f"score must be [{data['partition']!r}], the partition alone; got {data['score']}")
@@ -156,6 +222,7 @@ class Plan:
             walk=tuple(data["walk"]),
             parent=_ref_from_dict("parent", data.get("parent")),
             incumbent=_ref_from_dict("incumbent", data.get("incumbent")),
+            transfer=None if data.get("transfer") is None else TransferPlan.from_dict(data["transfer"]),
             output=data["output"],
             **{table: _files_from_dict(table, data["files"][table]) for table in TABLES},
         )
@@ -205,6 +272,16 @@ def _files_from_dict(table: str, data: Any) -> dict[str, DayFiles]:
     for day, entry in data.items():
         _require_keys(f"files.{table}.{day}", entry, {"hash", "paths"}, required=("hash", "paths"))
     return {day: DayFiles(entry["hash"], tuple(entry["paths"])) for day, entry in data.items()}
+
+
+def _files_to_dict(files: dict[str, DayFiles]) -> dict[str, Any]:
+    return {day: {"hash": entry.content_hash, "paths": list(entry.paths)} for day, entry in sorted(files.items())}
+
+
+def _generation(data: Any) -> GenerationRef:
+    known = {entry.name for entry in fields(GenerationRef)}
+    _require_keys("generation", data, known, required=known)
+    return GenerationRef(**{**data, "tasks": tuple(data["tasks"])})
 
 
 def _ref_to_dict(ref: ModelRef | None) -> dict[str, str] | None:

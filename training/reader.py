@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from features.transform.batch import Batch, HistoryStore, Labels, build_batch, s
 from features.transform.columns import Column
 from features.transform.schema import FeatureSchema
 from training.parquet import read_columns, read_histories
-from training.plan import DayFiles, Plan
+from training.plan import DayFiles
 
 KEYS = ("impression_id", "user_id", "surface", "request_ts", "keep_rate")
 """Columns of `examples` that are read whatever the features are."""
@@ -76,18 +77,36 @@ class Share:
         return [np.arange(start + self.rank, min(start + batch_size, rows), self.world) for start in starts]
 
 
+class Files(Protocol):
+    """What a reader must know of a plan: what the rows are for, and which files hold them."""
+
+    @property
+    def schema(self) -> FeatureSchema: ...  # noqa: D102
+    @property
+    def seed(self) -> int: ...  # noqa: D102
+    @property
+    def examples(self) -> dict[str, DayFiles]: ...  # noqa: D102
+    @property
+    def labels(self) -> dict[str, DayFiles]: ...  # noqa: D102
+    @property
+    def user_history(self) -> dict[str, DayFiles]: ...  # noqa: D102
+
+
 class Reader:
     """All that a plan lets a run read."""
 
-    def __init__(self, plan: Plan, schemas: Sequence[FeatureSchema] = ()) -> None:
+    def __init__(self, plan: Files, schemas: Sequence[FeatureSchema] = (), *, part: bool = False) -> None:
         """Read the histories; days of examples and labels are read when asked for.
 
         Args:
             plan: names the files.
             schemas: of further models that score the same rows; their columns are read too.
+            part: the schema names a part of the world: rows of other surfaces and pairs of other tasks are
+                left out, instead of being a fault.
         """
         self.plan = plan
         self.schema = plan.schema
+        self.part = part
         asked = (plan.schema, *schemas)
         names = {entry.name for one in asked for entry in one.categorical}
         names |= {entry.name for one in asked for entry in one.dense}
@@ -97,11 +116,19 @@ class Reader:
         self._examples: OrderedDict[str, Rows] = OrderedDict()
 
     def examples(self, day: str) -> Rows:
-        """All examples of a day, sorted by impression.
+        """Examples of a day, sorted by impression.
 
         Raises:
             ReaderError: the plan lists no such day, or an impression is there twice.
         """
+        return self._own(self._all_examples(day))
+
+    def _own(self, rows: Rows) -> Rows:
+        if not self.part:
+            return rows
+        return rows.take(np.flatnonzero(np.isin(rows.columns["surface"].values, self.schema.surfaces)))
+
+    def _all_examples(self, day: str) -> Rows:
         if day not in self._examples:
             files = _files_of(self.plan.examples, "examples", day)
             columns = read_columns(files, self._columns, "examples", day)
@@ -126,11 +153,10 @@ class Reader:
         generator = np.random.default_rng([self.plan.seed, _ordinal(label_day)])
         return rows.take(generator.permutation(len(rows)))
 
-    def gate(self) -> Rows:
-        """What P's model is judged on: examples of P, then those of primary pairs with `label_ds` = P."""
-        day = self.plan.partition
+    def gate(self, day: str) -> Rows:
+        """What the model of a day is judged on: its examples, then those of judged pairs with that `label_ds`."""
         today = self.examples(day)
-        primary = [index for index, task in enumerate(self.schema.tasks) if task.primary]
+        primary = [self.schema.task_names.index(name) for name in self.schema.judged_tasks]
         pairs = self._pairs(day)
         pairs = pairs.take(np.isin(pairs.task, primary) & (pairs.ds != day))
         earlier = self._join(pairs, day) if len(pairs) else today.take(np.arange(0))
@@ -183,7 +209,11 @@ class Reader:
         names = columns["task"].values
         places = {name: index for index, name in enumerate(self.schema.task_names)}
         unknown = sorted(set(names.tolist()) - set(places))
-        if unknown:
+        if unknown and self.part:
+            kept = np.flatnonzero(np.isin(names, list(places)))
+            columns = {name: Column(column.values[kept], column.missing[kept]) for name, column in columns.items()}
+            names = columns["task"].values
+        elif unknown:
             raise ReaderError(f"labels of {label_day} hold tasks {unknown}; the schema knows {list(places)}")
         task = np.array([places[name] for name in names], dtype=np.int64)
         values = (columns[name].values for name in ("ds", "impression_id", "label", "weight"))
@@ -199,7 +229,10 @@ class Reader:
         return pairs
 
     def _join(self, pairs: "_Pairs", label_day: str) -> Rows:
-        """One row for each distinct example of the pairs; pairs fill label, mask and weight at their task."""
+        """One row for each distinct example of the pairs; pairs fill label, mask and weight at their task.
+
+        Pairs of surfaces that are not the schema's are left out of a part.
+        """
         days, found = np.unique(pairs.ds), []
         row = np.zeros(len(pairs), dtype=np.int64)
         before = 0
@@ -215,16 +248,16 @@ class Reader:
             found.append(examples.take(place))
             row[mine] = before + inverse
             before += len(wanted)
-        rows = _concat(found or [self.examples(label_day).take(np.arange(0))])
+        rows = _concat(found or [self._all_examples(label_day).take(np.arange(0))])
         label, mask, weight = (np.zeros((len(rows), len(self.schema.tasks)), np.float32) for _ in range(3))
         label[row, pairs.task], weight[row, pairs.task] = pairs.label, pairs.weight
         mask[row, pairs.task] = 1.0
-        return replace(rows, labels=Labels(label, mask, weight))
+        return self._own(replace(rows, labels=Labels(label, mask, weight)))
 
     def _examples_for(self, day: str, label_day: str, impression: int) -> Rows:
         if day not in self.plan.examples:
             raise _orphan(label_day, day, impression, "the plan lists no examples of that day")
-        return self.examples(day)
+        return self._all_examples(day)
 
 
 @dataclass(frozen=True)

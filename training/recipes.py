@@ -11,6 +11,10 @@ from typing import Any
 
 from features.errors import GemlineError
 from models.gem.config import GemConfig
+from models.vertical.config import VerticalConfig
+
+MODELS: dict[str, type[GemConfig] | type[VerticalConfig]] = {"gem": GemConfig, "vertical": VerticalConfig}
+"""Kinds of models and what their sizes are said in."""
 
 
 class RecipeError(GemlineError):
@@ -23,7 +27,8 @@ class Recipe:
 
     Attributes:
         name: the function it came from.
-        model: sizes of GEM; `model.history_length` is what the reader slices.
+        kind: of the model, see `MODELS`.
+        model: its sizes; `model.history_length` is what the reader slices.
         batch_size: rows of a global batch, over all processes.
         score_batch_size: rows of a global batch when only scoring.
         table_lr: learning rate of row-wise Adagrad on embedding tables.
@@ -33,10 +38,12 @@ class Recipe:
         weight_decay: decoupled, on dense matrices.
         clip_norm: largest norm of the dense gradient.
         warmup_steps: steps over which the dense rate rises on a cold start.
+        distill_weight: of the auxiliary head's loss beside the labels' (verticals).
     """
 
     name: str
-    model: GemConfig = field(default_factory=GemConfig)
+    kind: str = "gem"
+    model: GemConfig | VerticalConfig = field(default_factory=GemConfig)
     batch_size: int = 512
     score_batch_size: int = 2048
     table_lr: float = 0.03
@@ -46,6 +53,7 @@ class Recipe:
     weight_decay: float = 0.0
     clip_norm: float = 1.0
     warmup_steps: int = 20
+    distill_weight: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse values that cannot train.
@@ -56,8 +64,12 @@ class Recipe:
         for name in ("batch_size", "score_batch_size", "table_lr", "dense_lr", "adagrad_eps", "clip_norm"):
             if not getattr(self, name) > 0:
                 raise RecipeError(f"recipe {self.name}: {name} is {getattr(self, name)}; it must be above 0")
-        if self.warmup_steps < 0 or self.weight_decay < 0:
-            raise RecipeError(f"recipe {self.name}: warmup_steps and weight_decay must not be negative")
+        if min(self.warmup_steps, self.weight_decay, self.distill_weight) < 0:
+            raise RecipeError(
+                f"recipe {self.name}: warmup_steps, weight_decay and distill_weight must not be negative"
+            )
+        if self.kind not in MODELS or not isinstance(self.model, MODELS[self.kind]):
+            raise RecipeError(f"recipe {self.name}: kind '{self.kind}' with a {type(self.model).__name__}")
 
     def derive(self, overrides: Mapping[str, Any]) -> "Recipe":
         """This recipe with some values changed, for example from the Launchpad.
@@ -76,7 +88,7 @@ class Recipe:
             known = sorted(entry.name for entry in fields(self))
             raise RecipeError(f"recipe {self.name} has no {unknown}; known: {known}, and model.<field>")
         try:
-            return replace(self, **_typed(own), model=GemConfig.from_dict(self.model.to_dict() | model))
+            return replace(self, **_typed(own), model=type(self.model).from_dict(self.model.to_dict() | model))
         except (TypeError, ValueError) as error:
             raise RecipeError(f"recipe {self.name}: {error}") from error
 
@@ -93,7 +105,10 @@ class Recipe:
         """
         if "name" not in data:
             raise RecipeError("a recipe needs a name; take one from training.recipes.recipe(NAME)")
-        return cls(name=data["name"]).derive(data)
+        kind = data.get("kind", "gem")
+        if kind not in MODELS:
+            raise RecipeError(f"recipe {data['name']}: kind '{kind}' is none of {sorted(MODELS)}")
+        return cls(name=data["name"], kind=kind, model=MODELS[kind]()).derive(data)
 
 
 def gem_demo() -> Recipe:
@@ -123,7 +138,28 @@ def gem_tiny() -> Recipe:
     return Recipe(name="gem_tiny", model=model, dense_lr=0.01, batch_size=64, score_batch_size=256, warmup_steps=4)
 
 
-RECIPES: dict[str, Callable[[], Recipe]] = {"gem_demo": gem_demo, "gem_tiny": gem_tiny}
+def vertical_demo() -> Recipe:
+    """A small model of one surface: a fraction of GEM's size, with a short history."""
+    return Recipe(name="vertical_demo", kind="vertical", model=VerticalConfig(), batch_size=256, dense_lr=0.002)
+
+
+def vertical_tiny() -> Recipe:
+    """For tests."""
+    model = VerticalConfig(dim=4, history_length=5, dense_hidden=8, trunk_hidden=(16, 8))
+    return Recipe(
+        name="vertical_tiny",
+        kind="vertical",
+        model=model,
+        dense_lr=0.01,
+        batch_size=64,
+        score_batch_size=256,
+        warmup_steps=4,
+    )
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    function.__name__: function for function in (gem_demo, gem_tiny, vertical_demo, vertical_tiny)
+}
 
 
 def recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe:

@@ -12,15 +12,14 @@ import pyarrow.parquet as pq
 import torch
 
 from features.errors import GemlineError
-from features.transform.schema import FeatureSchema
 from training import checkpoint, dcp_json
+from training.compute import Compute, agreed, barrier
 from training.digest import Identity, sources_hash, tensors_hash
-from training.loop import Trainee, build, require_finite, score
-from training.parallel import Compute, agreed, barrier
-from training.plan import ModelRef, Plan
+from training.finite import require_finite
+from training.learners import Learning, learner_of
+from training.plan import Plan
 from training.reader import Reader
-from training.recipes import Recipe
-from training.walk import Predictions, Say, Walked, walk
+from training.walk import CANDIDATE, Predictions, Say, Walked, walk
 
 
 def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
@@ -28,7 +27,7 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
 
     Args:
         plan: what to walk, from what, to where.
-        compute: this process's place; see `training.parallel.join`.
+        compute: this process's place; see `training.compute.join`.
         say: told about progress, in lines; only rank 0's should reach a user.
 
     Returns:
@@ -40,20 +39,24 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
     started = time.time()
     token = checkpoint.begin(Path(plan.output)).token if compute.rank == 0 else 0
     attempt = checkpoint.Attempt(Path(plan.output), agreed(token, compute))
+    learner = learner_of(plan)
     parent = _parent_manifest(plan)
     incumbent = checkpoint.verified(plan.incumbent) if plan.incumbent else None
-    reader = Reader(plan, [FeatureSchema.from_dict(incumbent["schema"])] if incumbent else [])
+    reader = learner.reader(plan, incumbent)
     say(f"read {len(reader.histories.event_us):,} events of {len(reader.histories.user_ids):,} users")
     predictions = Predictions(plan.schema)
     if incumbent and plan.incumbent:
-        _score_incumbent(plan.incumbent, incumbent, reader, compute, predictions)
+        rival = learner.incumbent(plan, incumbent, compute)
+        rival.load(plan.incumbent)
+        _score_incumbent(rival, plan, incumbent, reader, predictions)
         say(f"incumbent {plan.incumbent.digest[:12]} scored the rows of {plan.partition}")
-    trainee = build(plan.schema, plan.recipe, plan.seed, compute)
+    trainee = learner.build(plan, compute)
     if plan.parent:
         trainee.load(plan.parent)
-    walked = walk(trainee, reader, predictions, parent["started"] if parent else (), say)
-    gate = reader.gate()
-    predictions.add(plan.partition, "candidate", gate, score(trainee, reader, gate), walked.started)
+    walked = walk(trainee, reader, plan.walk, predictions, parent["started"] if parent else (), say)
+    gate = reader.gate(plan.partition)
+    for role, given in trainee.scores(reader, gate).items():
+        predictions.add(plan.partition, role, gate, given, walked.started)
     checkpoint.save(trainee.tensors() | trainee.touches(), attempt)
     if compute.rank == 0:
         pq.write_table(predictions.table(), attempt.folder / checkpoint.PREDICTIONS)
@@ -76,10 +79,15 @@ def _parent_manifest(plan: Plan) -> dict[str, Any] | None:
     manifest = checkpoint.verified(plan.parent)
     same = manifest["schema"] == plan.schema.to_dict()
     if not same or manifest["recipe"]["model"] != plan.recipe.to_dict()["model"]:
-        what = "other sizes of GEM" if same else "another schema"
+        what = "other sizes" if same else "another schema"
         raise GemlineError(
             f"the parent {plan.parent.digest[:12]} was trained with {what}; start cold (no parent), "
             "or train with the parent's"
+        )
+    if (generation := _generation(plan)) != manifest["generation"]:
+        raise GemlineError(
+            f"the parent {plan.parent.digest[:12]} learned from generation {manifest['generation']}, the plan pins "
+            f"{generation}, whose vectors mean something else; start cold (no parent)"
         )
     position = manifest["identity"]["position"]
     if plan.walk and plan.walk[0] <= position:
@@ -91,20 +99,17 @@ def _parent_manifest(plan: Plan) -> dict[str, Any] | None:
 
 
 def _score_incumbent(
-    ref: ModelRef, manifest: dict[str, Any], reader: Reader, compute: Compute, predictions: Predictions
+    rival: Learning, plan: Plan, manifest: dict[str, Any], reader: Reader, predictions: Predictions
 ) -> None:
     """Let the incumbent score the very rows that the candidate will be judged on."""
-    schema, recipe = FeatureSchema.from_dict(manifest["schema"]), Recipe.from_dict(manifest["recipe"])
-    trainee: Trainee = build(schema, recipe, 0, compute)
-    trainee.load(ref)
-    rows, places = reader.gate(), {name: index for index, name in enumerate(schema.task_names)}
+    rows, places = reader.gate(plan.partition), {name: index for index, name in enumerate(rival.schema.task_names)}
     missing = sorted(set(reader.schema.task_names) - set(places))
     if missing:
         raise GemlineError(
-            f"the incumbent {ref.digest[:12]} has no tasks {missing}, so it is no comparison; plan without it"
+            f"the incumbent {manifest['digest'][:12]} has no tasks {missing}, so it is no comparison; plan without it"
         )
-    given = score(trainee, reader, rows)[:, [places[name] for name in reader.schema.task_names]]
-    predictions.add(reader.plan.partition, "incumbent", rows, given, manifest["started"])
+    given = rival.scores(reader, rows)[CANDIDATE][:, [places[name] for name in reader.schema.task_names]]
+    predictions.add(plan.partition, "incumbent", rows, given, manifest["started"])
 
 
 def _manifest(
@@ -122,6 +127,7 @@ def _manifest(
             "seed": plan.seed,
             "world_size": compute.world,
             "device": compute.device.type,
+            "generation": _generation(plan),
         },
         sources=sources_hash(),
         consumed=_consumed(plan, walked, last),
@@ -137,6 +143,7 @@ def _manifest(
         "parent": None if plan.parent is None else {"path": plan.parent.path, "digest": plan.parent.digest},
         "position": last,
         "started": sorted(walked.started),
+        "generation": _generation(plan),
         "world_size": compute.world,
         "metrics": _metrics(walked, tensors),
         "identity": identity.to_dict(),
@@ -150,7 +157,19 @@ def _consumed(plan: Plan, walked: Walked, last: str) -> tuple[tuple[str, str, st
     found += [("labels", day, plan.labels[day].content_hash) for day in plan.walk]
     if plan.walk:
         found += [("user_history", day, entry.content_hash) for day, entry in plan.user_history.items() if day < last]
+    if plan.transfer:
+        outputs, vectors = plan.transfer.fm_outputs, plan.transfer.vectors
+        found += [("fm_outputs", day, entry.content_hash) for day, entry in outputs.items() if day <= last]
+        found += [
+            ("solaris_train_vectors", day, vectors[day].content_hash)
+            for day in walked.consumed_examples
+            if day in vectors
+        ]
     return tuple(sorted(found))
+
+
+def _generation(plan: Plan) -> str | None:
+    return plan.transfer.generation.name if plan.transfer else None
 
 
 def _metrics(walked: Walked, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:

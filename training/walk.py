@@ -5,16 +5,15 @@ pairs that became due on that day, each once. What a pair's first prediction was
 score that was made before training on it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date as _date
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from features.transform.schema import FeatureSchema
-from training.loop import Trainee, score, train_on
 from training.metrics import Sample, normalized_entropy
 from training.reader import Reader, Rows
 
@@ -30,6 +29,26 @@ SCHEMA = pa.schema(
     ]
 )
 EMPTY = SCHEMA.empty_table()
+
+
+CANDIDATE = "candidate"
+"""Role of the model that is trained; others are controls beside it, and the incumbent."""
+
+
+class Trainee(Protocol):
+    """What walks: a model and all that changes with it while it trains."""
+
+    @property
+    def schema(self) -> FeatureSchema: ...  # noqa: D102
+
+    def scores(self, reader: Reader, rows: Rows) -> Mapping[str, np.ndarray]:
+        """Probabilities in the full log of every row and task by role, `CANDIDATE` first: [N, T] each."""
+
+    def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
+        """Train on each row once; yields the loss of every global batch."""
+
+    def start_at(self, rates: Mapping[str, float]) -> None:
+        """Start tasks at base rates of the full log."""
 
 
 @dataclass
@@ -54,7 +73,7 @@ class Predictions:
             self.parts.append(_table(scored_day, days[exists], rows.impression_id[exists], task.name, role))
             column = pa.array(probability[exists, index].astype(np.float64))
             self.parts[-1] = self.parts[-1].append_column("prediction", column)
-        if role == "candidate" and started:
+        if role == CANDIDATE and started:
             known = np.array([task.name in started for task in self.schema.tasks])
             probability = np.where(known, probability, np.nan)
             keys = zip(rows.day.tolist(), rows.impression_id.tolist(), strict=True)
@@ -95,24 +114,32 @@ class Walked:
     started: set[str] = field(default_factory=set)
 
 
-def walk(trainee: Trainee, reader: Reader, predictions: Predictions, started: Collection[str], say: Say) -> Walked:
-    """Walk the plan's days in order, scoring each before training on it.
+def walk(
+    trainee: Trainee,
+    reader: Reader,
+    days: Collection[str],
+    predictions: Predictions,
+    started: Collection[str],
+    say: Say,
+) -> Walked:
+    """Walk label days in order, scoring each before training on it.
 
     Args:
         trainee: changes.
-        reader: gives the days.
+        reader: gives the rows.
+        days: label days.
         predictions: gets a row for every scored example and task.
         started: tasks whose heads have met labels before; the biases of others start at their first labels' rates.
         say: told one line a day.
     """
     walked = Walked(started=set(started))
-    days = reader.plan.walk
     for number, day in enumerate(days, start=1):
         today = reader.examples(day)
-        predictions.add(day, "candidate", today, score(trainee, reader, today), walked.started)
+        for role, given in trainee.scores(reader, today).items():
+            predictions.add(day, role, today, given, walked.started)
         due = reader.labelled(day)
         walked.started |= start_biases(trainee, due, walked.started)
-        losses = list(train_on(trainee, reader, due, f"walk {day}"))
+        losses = list(trainee.train_on(reader, due, f"walk {day}"))
         walked.consumed_examples |= {_iso(ordinal) for ordinal in np.unique(due.day)}
         walked.days[day] = _summary(predictions.as_served(due), len(today), len(due), losses)
         say(f"walk {number}/{len(days)} {day}: {_line(walked.days[day])}")
@@ -132,7 +159,7 @@ def start_biases(trainee: Trainee, due: Rows, started: Collection[str]) -> set[s
         positive = float((weight * due.labels.label[:, index]).sum())
         if task not in started and 0 < positive < weight.sum():
             rates[task] = positive / float(weight.sum())
-    trainee.gem.start_at(rates)
+    trainee.start_at(rates)
     return set(rates)
 
 

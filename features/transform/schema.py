@@ -5,7 +5,7 @@ disagree about a name, a table size or an order. Nothing here knows a data set.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from features.errors import GemlineError
@@ -141,8 +141,6 @@ class FeatureSchema:
 
     def _check_tasks(self) -> None:
         names = {task.name for task in self.tasks}
-        if not any(task.primary for task in self.tasks):
-            raise SchemaError("tasks: mark at least one as primary")
         for task in self.tasks:
             if task.parent is not None and task.parent not in names - {task.name}:
                 raise SchemaError(f"task {task.name}: parent '{task.parent}' is no other task")
@@ -171,6 +169,26 @@ class FeatureSchema:
     def task_names(self) -> tuple[str, ...]:
         """Task names in the order of the logits' columns."""
         return tuple(task.name for task in self.tasks)
+
+    @property
+    def judged_tasks(self) -> tuple[str, ...]:
+        """Tasks that decide about a model: the primary ones, or all where a part of the world has none."""
+        return tuple(task.name for task in self.tasks if task.primary) or self.task_names
+
+    def part(self, surfaces: tuple[str, ...], tasks: tuple[str, ...]) -> "FeatureSchema":
+        """The same inputs for some surfaces and tasks; a parent task outside of the part is forgotten.
+
+        Raises:
+            SchemaError: a surface or task that this schema does not have.
+        """
+        if unknown := sorted({*surfaces, *tasks} - {*self.surfaces, *self.task_names}):
+            raise SchemaError(f"the schema has no surface or task {unknown}")
+        kept = []
+        for task in self.tasks:
+            where = tuple(name for name in task.surfaces if name in surfaces)
+            if task.name in tasks and (where or not task.surfaces):
+                kept.append(replace(task, surfaces=where, parent=task.parent if task.parent in tasks else None))
+        return replace(self, surfaces=surfaces, tasks=tuple(kept))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` reads them back."""

@@ -1,4 +1,4 @@
 """GEM, the central foundation model: config, embeddings, model and loss.
 
-Import the module you need: only `embeddings` and `model` need torchrec.
+Import the module you need: only `embeddings` needs torchrec.
 """

@@ -13,15 +13,8 @@ from torchrec.modules.embedding_configs import EmbeddingConfig
 from torchrec.modules.embedding_modules import EmbeddingCollection
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from models.gem.interfaces import Inputs, Schema
-
-HISTORY_PREFIX = "history."
-
-
-def history_key(field: str) -> str:
-    """Feature name of a history field in the collection."""
-    return HISTORY_PREFIX + field
-
+from models.interfaces import Inputs, Schema
+from models.layers.tables import history_key, tables_of_features
 
 def table_configs(schema: Schema, dim: int) -> list[EmbeddingConfig]:
     """One zero-initialised table per entry of `schema.tables` that a feature looks up."""
@@ -56,8 +49,7 @@ class Embeddings(nn.Module):
         super().__init__()
         self.names = [feature.name for feature in schema.categorical]
         self.fields = [field.name for field in schema.history.fields]
-        self.tables = {feature.name: feature.table for feature in schema.categorical}
-        self.tables |= {history_key(field.name): field.table for field in schema.history.fields}
+        self.tables = tables_of_features(schema)
         where = torch.device(device) if device is not None else None
         self.collection = EmbeddingCollection(tables=table_configs(schema, dim), device=where)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.gem.interfaces import Inputs, Schema
+from models.interfaces import Inputs, Schema
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,20 @@ The logits are those of the full log: what sampling does to the odds is added in
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from models.gem.config import DAY_SECONDS, GemConfig
-from models.gem.embeddings import Embeddings
-from models.gem.interfaces import Inputs, Schema
-from models.gem.touches import TouchCounters
+from models.interfaces import Inputs, Schema
+from models.layers.touches import TouchCounters
 from models.layers.decay import DecayedSums
 from models.layers.heads import TaskHeads
 from models.layers.matching import Matching
 from models.layers.mlp import MLP
 from models.layers.sequence import EventTokens, SequenceBlock
+from models.layers.tables import PlainTables
 from models.layers.wukong import WukongLayer
 
 
@@ -32,10 +32,13 @@ class Gem(nn.Module):
     Args:
         schema: inputs and outputs.
         config: sizes.
-        embedding_device: where the tables are made; `meta` when training will shard them.
+        tables: makes the embedding tables of a schema and width: plain ones, or `models.gem.embeddings.Embeddings`
+            for TorchRec's, which can be sharded.
     """
 
-    def __init__(self, schema: Schema, config: GemConfig, embedding_device: torch.device | str | None = None) -> None:
+    def __init__(
+        self, schema: Schema, config: GemConfig, tables: Callable[[Schema, int], nn.Module] = PlainTables
+    ) -> None:
         super().__init__()
         dim, types = config.dim, 1 + len(schema.event_types)
         self.config = config
@@ -57,7 +60,7 @@ class Gem(nn.Module):
         nn.init.zeros_(self.linear_numbers.weight)
         # Last: making tables draws random numbers (then zeroes them) except on `meta`, and all else must start
         # the same from one seed, sharded or not.
-        self.embeddings = Embeddings(schema, dim, embedding_device)
+        self.embeddings = tables(schema, dim)
 
     def _build_request_side(self, types: int) -> None:
         config = self.config
@@ -122,6 +125,10 @@ class Gem(nn.Module):
 
     def forward(self, batch: Inputs) -> Tensor:
         """Raw logits of the full log, float32 [B, T]."""
+        return self.represent(batch)[0]
+
+    def represent(self, batch: Inputs) -> tuple[Tensor, dict[str, Tensor]]:
+        """Raw logits [B, T] and the hidden activations that others may learn from, by layer: [B, w] each."""
         found, events = self.embeddings(batch)
         x_BCD = torch.stack([found[name] for name in self.names], dim=1) + self.feature_vectors
         activity, summary = self._encode_requests(batch, x_BCD, events)
@@ -138,10 +145,11 @@ class Gem(nn.Module):
             ],
             dim=1,
         )
-        hidden = self.trunk(self.wukong(tokens).flatten(1)).relu()
+        interaction = self.wukong(tokens).flatten(1)
+        hidden = self.trunk(interaction).relu()
         linear = self.linear_tokens(tokens.flatten(1)) + self.linear_numbers(torch.cat([numbers, batch.dense], 1))
         logits: Tensor = self.heads(hidden, batch.surface) + linear
-        return logits.float()
+        return logits.float(), {"interaction": interaction, "trunk": hidden}
 
     def _encode_requests(self, batch: Inputs, x_BCD: Tensor, events: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Activity features [R, w] and summary tokens [R, t, d] of every request.

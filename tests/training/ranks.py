@@ -14,7 +14,7 @@ import torch
 from training import parallel
 from training.checkpoint import Attempt, save
 from training.loop import build, score, train_on
-from training.parallel import Compute, join, leave
+from training.compute import Compute, join, leave
 from training.plan import ModelRef, Plan
 from training.quiet import quiet
 from training.reader import Reader
@@ -55,11 +55,11 @@ def main(plan_path: str, folder: str, out: str) -> None:
         parallel.SHARDINGS = ways
         trainee = build(plan.schema, plan.recipe, plan.seed + 1, compute)
         trainee.load(ModelRef(folder, ""))
-        np.save(Path(out) / f"scores_{ways[0]}_{compute.rank}.npy", score(trainee, reader, reader.gate()))
+        np.save(Path(out) / f"scores_{ways[0]}_{compute.rank}.npy", score(trainee, reader, reader.gate(reader.plan.partition)))
         attempt = Attempt(Path(out) / ways[0], 1)
         save(trainee.tensors() | trainee.touches(), attempt)
     list(train_on(trainee, reader, reader.labelled(plan.partition), "on"))
-    np.save(Path(out) / f"trained_on_{compute.rank}.npy", score(trainee, reader, reader.gate()))
+    np.save(Path(out) / f"trained_on_{compute.rank}.npy", score(trainee, reader, reader.gate(reader.plan.partition)))
     save(trainee.tensors() | trainee.touches(), Attempt(Path(out) / "trained", 1))
     if compute.rank == 0:
         results["sharded"] = type(trainee.model).__name__

@@ -16,7 +16,8 @@ import torch
 from training import checkpoint, dcp_json
 from training.checkpoint import Attempt
 from training.loop import Trainee, build, score, train_on
-from training.parallel import Compute, agreed, average_gradients, summed
+from training.compute import Compute, agreed, summed
+from training.parallel import average_gradients
 from training.plan import ModelRef, Plan
 from training.reader import Reader
 from training.run import train
@@ -86,7 +87,7 @@ def test_the_losses_of_two_ranks_are_those_of_one(pair: Pair, ways: str) -> None
 @pytest.mark.distributed
 @pytest.mark.parametrize("ways", ["row_wise", "table_wise"])
 def test_sharded_predictions_are_the_unsharded_ones(pair: Pair, ways: str) -> None:
-    expected = score(pair.one(pair.folder), pair.reader, pair.reader.gate())
+    expected = score(pair.one(pair.folder), pair.reader, pair.reader.gate(pair.reader.plan.partition))
     assert expected.std() > 0.01
     for rank in range(2):
         np.testing.assert_allclose(np.load(pair.out / f"scores_{ways}_{rank}.npy"), expected, atol=1e-6)
@@ -107,7 +108,7 @@ def test_a_checkpoint_of_one_saved_again_by_two_is_the_same(pair: Pair, ways: st
 @pytest.mark.distributed
 def test_what_two_trained_goes_on_at_one(pair: Pair) -> None:
     two = Attempt(pair.out / "trained", 1)
-    gate = pair.reader.gate()
+    gate = pair.reader.gate(pair.reader.plan.partition)
     found = score(pair.one(two.folder), pair.reader, gate)
     np.testing.assert_allclose(found, np.load(pair.out / "trained_on_0.npy"), atol=1e-6)
     one = pair.one(pair.folder)

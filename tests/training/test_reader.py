@@ -148,7 +148,7 @@ def test_the_gate_adds_earlier_examples_of_primary_pairs_only(plan: Plan) -> Non
     more = pa.table({**late, "label": [1.0, 1.0], "weight": [1.0, 1.0]})
     rewrite(plan, "labels", plan.partition, lambda table: pa.concat_tables([table, more]))
     reader = Reader(plan)
-    gate, today = reader.gate(), reader.examples(plan.partition)
+    gate, today = reader.gate(reader.plan.partition), reader.examples(plan.partition)
     assert gate.impression_id[len(today) :].tolist() == [5]
     assert gate.labels is None
 

@@ -15,8 +15,8 @@ import torch
 
 from features.errors import GemlineError
 from training import checkpoint, dcp_json
-from training.loop import NonFinite
-from training.parallel import Compute
+from training.finite import NonFinite
+from training.compute import Compute
 from training.plan import ModelRef, Plan
 from training.run import train
 
@@ -131,7 +131,7 @@ def test_a_parent_that_does_not_fit_is_refused(plan: Plan, tmp_path: Path) -> No
     parent = ModelRef(str(old), manifest(old)["digest"])
     with pytest.raises(GemlineError, match=f"trained on label days up to {plan.walk[1]}"):
         ran(plan, parent=parent)
-    with pytest.raises(GemlineError, match="other sizes of GEM"):
+    with pytest.raises(GemlineError, match="other sizes"):
         ran(plan, walk=plan.walk[2:], parent=parent, recipe=plan.recipe.derive({"model.dim": 4}))
     (old / checkpoint.COMMITTED).unlink()
     with pytest.raises(checkpoint.CheckpointError, match="did not end"):

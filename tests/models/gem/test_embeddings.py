@@ -8,7 +8,7 @@ import torch
 from features.transform.batch import Batch
 from features.transform.schema import FeatureSchema
 from models.gem.embeddings import Embeddings, table_configs
-from models.gem.touches import TouchCounters
+from models.layers.touches import TouchCounters
 
 Toy = Callable[..., Batch]
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ import torch
 from features.transform.batch import Batch
 from features.transform.schema import FeatureSchema, History
 from models.gem.config import GemConfig
+from models.gem.embeddings import Embeddings
 from models.gem.loss import gem_loss
 from models.gem.model import Gem
+from models.layers.tables import PlainTables
 
 Toy = Callable[..., Batch]
 SMALL = GemConfig(dim=8, seeds=4, summary_tokens=2, wukong_hidden=(16,), head_hidden=(16, 8), history_block=8)
@@ -96,12 +99,20 @@ def test_never_trained_rows_score_alike_and_all_seen_rows_learn(schema: FeatureS
 
 def test_one_seed_starts_the_same_model_sharded_or_not(schema: FeatureSchema) -> None:
     starts = []
-    for device in (None, "meta"):
+    for tables in (PlainTables, Embeddings, partial(Embeddings, device="meta")):
         torch.manual_seed(3)
-        model = Gem(schema, SMALL, device)
+        model = Gem(schema, SMALL, tables)
         starts.append({n: p for n, p in model.named_parameters() if not n.startswith("embeddings.")})
-    assert starts[0].keys() == starts[1].keys()
-    assert all(torch.equal(value, starts[1][name]) for name, value in starts[0].items())
+    for other in starts[1:]:
+        assert starts[0].keys() == other.keys()
+        assert all(torch.equal(value, other[name]) for name, value in starts[0].items())
+
+
+def test_weights_of_torchrec_load_into_plain_tables(schema: FeatureSchema, toy: Toy) -> None:
+    batch, trainer = toy(schema, requests=4), trained(Gem(schema, SMALL, Embeddings)).eval()
+    plain = Gem(schema, SMALL).eval()
+    plain.load_state_dict(trainer.state_dict())
+    assert torch.allclose(plain(batch), trainer(batch), atol=1e-6)
 
 
 def test_a_cold_model_can_start_at_the_base_rate(schema: FeatureSchema, toy: Toy) -> None:

@@ -1,7 +1,7 @@
-"""What GEM asks of a schema and of a batch, so that models do not import the feature packages.
+"""What models ask of a schema and of a batch, so that they do not import the feature packages.
 
-`features.transform.schema.FeatureSchema` and `features.transform.batch.Batch` fit; their docstrings hold the
-shapes.
+`features.transform.schema.FeatureSchema`, `features.transform.batch.Batch` and
+`features.transform.transfer.Transfer` fit; their docstrings hold the shapes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,3 +96,24 @@ class Inputs(Protocol):
     def mask(self) -> Tensor: ...  # noqa: D102
     @property
     def weight(self) -> Tensor: ...  # noqa: D102
+
+
+class TransferInputs(Protocol):
+    """What a vertical gets from the foundation model: memories, precomputed vectors, a teacher."""
+
+    @property
+    def memory_lengths(self) -> Tensor: ...  # noqa: D102
+    @property
+    def memory(self) -> Tensor: ...  # noqa: D102
+    @property
+    def memory_age(self) -> Tensor: ...  # noqa: D102
+    @property
+    def memory_row(self) -> Tensor: ...  # noqa: D102
+    @property
+    def vector(self) -> Tensor: ...  # noqa: D102
+    @property
+    def source(self) -> Tensor: ...  # noqa: D102
+    @property
+    def teacher(self) -> Tensor: ...  # noqa: D102
+    @property
+    def taught(self) -> Tensor: ...  # noqa: D102

@@ -1,10 +1,15 @@
 """How often training touched each table row: a row with count 0 still holds the defined default."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
-from models.gem.embeddings import Embeddings, history_key
-from models.gem.interfaces import Inputs
+from models.interfaces import Inputs
+from models.layers.tables import PlainTables, history_key
+
+if TYPE_CHECKING:
+    from models.gem.embeddings import Embeddings
 
 
 class TouchCounters(nn.Module):
@@ -25,7 +30,7 @@ class TouchCounters(nn.Module):
         return {table: self.get_buffer(name) for table, name in self.names.items()}
 
     @torch.no_grad()
-    def update(self, embeddings: Embeddings, batch: Inputs) -> None:
+    def update(self, embeddings: "Embeddings | PlainTables", batch: Inputs) -> None:
         """Count the rows that a training step on `batch` moves: those of examples with a due label.
 
         An event counts once per history, however many candidates saw it.

@@ -1,0 +1,56 @@
+"""Embedding tables asked and answered by feature name, in plain PyTorch: for models of one process, and for serving.
+
+Parameter names are those of TorchRec's EmbeddingCollection (`collection.embeddings.<table>.weight`), so weights
+of a sharded model load into this one. All rows start at zero: a row that was never trained is the same whatever
+the seed, and zero is the defined default.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from models.interfaces import Inputs, Schema
+
+HISTORY_PREFIX = "history."
+
+
+def history_key(field: str) -> str:
+    """Feature name of a history field among all features."""
+    return HISTORY_PREFIX + field
+
+
+def tables_of_features(schema: Schema) -> dict[str, str]:
+    """Feature name -> table, for categorical features and (by `history_key`) history fields."""
+    found = {feature.name: feature.table for feature in schema.categorical}
+    return found | {history_key(field.name): field.table for field in schema.history.fields}
+
+
+class PlainTables(nn.Module):
+    """Rows to vectors.
+
+    Args:
+        schema: features, history fields and tables.
+        dim: d.
+        sparse: give sparse gradients, for an optimizer that takes them.
+    """
+
+    def __init__(self, schema: Schema, dim: int, *, sparse: bool = False) -> None:
+        super().__init__()
+        self.names = [feature.name for feature in schema.categorical]
+        self.fields = [field.name for field in schema.history.fields]
+        self.tables = tables_of_features(schema)
+        used = set(self.tables.values())
+        rows = {table: count for table, count in schema.tables.items() if table in used}
+        made = {table: _zeros(count, dim, sparse) for table, count in rows.items()}
+        self.collection = nn.Module()
+        self.collection.embeddings = nn.ModuleDict(made)
+
+    def forward(self, batch: Inputs) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Vectors by name: categorical features [B, d] each, history fields [L, d] each."""
+        tables = self.collection.embeddings
+        categorical = {name: tables[self.tables[name]](batch.categorical[name]) for name in self.names}
+        history = {name: tables[self.tables[history_key(name)]](batch.history[name]) for name in self.fields}
+        return categorical, history
+
+
+def _zeros(rows: int, dim: int, sparse: bool) -> nn.Embedding:
+    return nn.Embedding.from_pretrained(torch.zeros(rows, dim), freeze=False, sparse=sparse)
