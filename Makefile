@@ -11,6 +11,7 @@ REQUIREMENTS ?= requirements/cpu.txt
 TORCH_BACKEND ?=
 WORLD ?= complete_journey
 PORT ?= 3000
+SERVE_PORT ?= 8000
 # a bench's name, or empty for all stale ones
 NAME ?=
 
@@ -28,7 +29,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # Dagster's notices that a command has a newer name, or an argument is in preview
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: help setup check-machine home env demo test lint types contracts lanes unit assets distributed services browser gpu dev bench lock clean
+.PHONY: help setup check-machine home env demo test lint types contracts lanes unit assets distributed services browser gpu dev serve bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-22s %s\n", $$1, $$2 }'
@@ -83,6 +84,9 @@ unit assets distributed services browser gpu: setup ## one lane of tests
 dev: home ## Dagster UI on 127.0.0.1:PORT
 	@$(BIN)/python -m orchestration.doctor port java jars packages dagster_home
 	$(BIN)/dg dev -w workspace.yaml $(if $(wildcard $(GEMLINE_HOME)/workspace.yaml),-w $(GEMLINE_HOME)/workspace.yaml) -h 127.0.0.1 -p $(PORT)
+
+serve: home ## the scoring service of WORLD's live releases on 127.0.0.1:SERVE_PORT
+	@$(BIN)/python -m serving.server --world $(WORLD) --port $(SERVE_PORT)
 
 bench: setup ## all stale benchmarks, or one: NAME=...
 	$(BIN)/python -m benchmarks $(NAME)

@@ -23,8 +23,9 @@ def run(quick: bool) -> Result:
         quick: on the generated `tiny` log with one seed; says nothing about quality.
     """
     gemline = WorldResource(world_name="tiny" if quick else "complete_journey")
-    world, last = gemline.world, gemline.world.demo["next"]
-    tables = gemline.tables()
+    world, tables = gemline.world, gemline.tables()
+    assert world.demo is not None
+    last = world.demo.next
     missing = [ds for ds in day_range(world.first_day, last) if ds not in tables.readable_days("labels")]
     if missing:
         run_range(world.name, "tables_job", missing[0], last)
@@ -51,17 +52,20 @@ def _compared(gemline: WorldResource, last: str, seed: int) -> dict[str, tuple[f
 
     from training import baselines, evaluate
     from training.chain import Lineage, trainer_plan
+    from training.compute import Compute
     from training.judging import PAIR, as_served, due_pairs
-    from training.parallel import Compute
+    from training.lines import gem_line
     from training.recipes import recipe
     from training.run import train
 
     world, tables = gemline.world, gemline.tables()
     first = max(shift(last, -world.look_back), world.first_day)
     found = Lineage(None, None, tuple(day_range(first, shift(last, -1))))
-    plan = trainer_plan(tables, f"bench_popularity_{seed}", last, recipe(world.recipe), seed, found)
+    line = gem_line(world)
+    output = tables.home.checkpoints / f"bench_popularity_{seed}" / last
+    plan = trainer_plan(tables, line, last, recipe(world.recipe), seed, found, output=str(output))
     folder = train(plan, Compute(torch.device("cpu")), say=lambda _: None)
-    pairs = due_pairs(tables, first, last)
+    pairs = due_pairs(tables, line, first, last)
     primary = [task.name for task in world.primary_tasks]
     recent = pairs[(pairs["label_ds"] > shift(last, -14)) & pairs["task"].isin(primary)]
     served = as_served(recent, pd.read_parquet(folder / "predictions.parquet"))

@@ -41,7 +41,12 @@ def now(world: World, home: Home) -> datetime:
     newest = _newest(home)
     if newest is None:
         raise GemlineError(f"world {world.name}: no day is in the online store yet; materialize online_features first")
-    return day_end(newest, world.timezone) + world.largest_lag + JUST_AFTER
+    return run_instant(world, newest)
+
+
+def run_instant(world: World, ds: str) -> datetime:
+    """First instant at which a request sees all that day `ds` brought, in UTC: when the run after that day stands."""
+    return day_end(ds, world.timezone) + world.largest_lag + JUST_AFTER
 
 
 def _newest(home: Home) -> str | None:

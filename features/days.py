@@ -6,6 +6,18 @@ Everything that turns an instant into a day or a day into instants goes through 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros(instant: datetime) -> int:
+    """Microseconds since 1970 of an aware instant, exactly (no floating point)."""
+    return (instant - EPOCH) // timedelta(microseconds=1)
+
+
+def micros_of(span: timedelta) -> int:
+    """Microseconds of a duration."""
+    return span // timedelta(microseconds=1)
+
 
 def day_bounds(ds: str, timezone: str) -> tuple[datetime, datetime]:
     """First instant of local day `ds` and first instant of the next day, both as aware UTC datetimes."""

@@ -45,7 +45,21 @@ def examples(spark: "SparkSession", world: "World", days: Sequence[str], tables:
         GateClosed: something that it reads is not readable.
         StoreStale: the feature store was not applied.
     """
-    impressions = tables.read("impressions", days)
+    return features_of(spark, world, days, tables, tables.read("impressions", days))
+
+
+def features_of(
+    spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables", impressions: "DataFrame"
+) -> "DataFrame":
+    """Columns of `examples` for rows of `impressions`, also for such as were never shown.
+
+    Args:
+        spark: session.
+        world: names the features.
+        days: days of the rows.
+        tables: statistics and attributes of the days before are read.
+        impressions: columns of the table.
+    """
     with_stats = _with_statistics(spark, world, days, tables, impressions)
     users = _attributes(world, days, tables, "users", "user_id", impressions)
     ads = _attributes(world, days, tables, "ads", "ad_id", impressions)

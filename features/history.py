@@ -12,17 +12,13 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from features.instants import day_end_micros
+from features.schema_of import array_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from features.tables import Tables
     from features.worlds.schema import World
-
-
-def array_columns(world: "World") -> tuple[str, ...]:
-    """Array columns of both tables: stamps, event types, then the world's history fields, `ad_id` first."""
-    return ("event_us", "event_type", *(field.name for field in world.history.fields))
 
 
 def user_history(spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables") -> "DataFrame":

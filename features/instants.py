@@ -4,27 +4,15 @@ The session's time zone is UTC, so a timestamp shifted to the world's zone reads
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from features.days import day_bounds
+from features.days import day_bounds, micros, micros_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def micros(instant: datetime) -> int:
-    """Microseconds since 1970 of an aware instant, exactly (no floating point)."""
-    return (instant - EPOCH) // timedelta(microseconds=1)
-
-
-def micros_of(span: timedelta) -> int:
-    """Microseconds of a duration."""
-    return span // timedelta(microseconds=1)
 
 
 def instant(moment: datetime) -> "Column":

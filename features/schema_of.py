@@ -1,8 +1,8 @@
 """From a world to the feature schema: which inputs a world's models have, and under which names.
 
-Free of Spark, so that a server can import it. The statistics' column names are declared here too:
-`features.stats` computes exactly these, the feature store declares exactly these, and the schema lists
-exactly these.
+Free of Spark, so that a server can import it. The column names of statistics and histories are declared here
+too: `features.stats` and `features.history` compute exactly these, the feature store declares exactly these,
+and the schema lists exactly these.
 """
 
 from features.transform.schema import (
@@ -48,6 +48,11 @@ def _statistics(prefix: str, measures: tuple[tuple[str, DenseKind], ...], world:
         Dense(f"{prefix}_{measure}_{days}d", kind) for measure, kind in measures for days in world.statistics.windows
     ]
     return (*windowed, *(Dense(f"{prefix}_{age}", "age") for age in AGES))
+
+
+def array_columns(world: World) -> tuple[str, ...]:
+    """Array columns of histories: stamps, event types, then the world's history fields, `ad_id` first."""
+    return ("event_us", "event_type", *(field.name for field in world.history.fields))
 
 
 def categorical_columns(world: World) -> dict[str, str]:

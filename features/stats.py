@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from features.instants import day_end_micros, later, micros_of, wall_clock
+from features.days import micros_of
+from features.instants import day_end_micros, later, wall_clock
 from features.schema_of import AD_MEASURES, USER_MEASURES, ad_statistics, user_statistics
 
 if TYPE_CHECKING:

@@ -50,7 +50,9 @@ def write(folder: Path, manifest: Mapping[str, Any], tensors: Mapping[str, Mappi
     staged.mkdir(parents=True)
     try:
         for name, named in tensors.items():
-            save_file({key: value.detach().cpu().contiguous().clone() for key, value in named.items()}, _file(staged, name))
+            save_file(
+                {key: value.detach().cpu().contiguous().clone() for key, value in named.items()}, _file(staged, name)
+            )
         files = {path.name: _hash(path) for path in sorted(staged.iterdir())}
         whole = {**json.loads(json.dumps(dict(manifest))), "format": FORMAT, "files": files}
         whole["digest"] = digest_of(whole)

@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,48 @@ def features(world: str, users: Sequence[int], ads: Sequence[int], at: str | Non
 
 
 @main.command()
+@click.option("--world", default="complete_journey", show_default=True)
+@click.option("--vertical", required=True, help="Whose live package answers.")
+@click.option("--user", help="User id; without it the user is unknown.")
+@click.option("--ad", "ads", multiple=True, required=True, help="Ad id; may be repeated.")
+@click.option("--context", multiple=True, help="NAME=VALUE, a name of the world's context; may be repeated.")
+@click.option("--surface", help="Needed where the vertical has several.")
+@click.option(
+    "--at", help="Replay worlds: an instant of the next day (ISO 8601 with a zone); default: the world's now."
+)
+def score(
+    world: str,
+    vertical: str,
+    user: str | None,
+    ads: Sequence[str],
+    context: Sequence[str],
+    surface: str | None,
+    at: str | None,
+) -> None:
+    """Score ads for a user as the scoring service would, and print its answer."""
+    from features.home import Home
+    from features.worlds import load_world
+    from serving.server.requests import validated
+    from serving.server.scorer import Scorer
+
+    pairs = [item.partition("=") for item in context]
+    if unpaired := [name for name, equals, _ in pairs if not equals]:
+        raise GemlineError(f"--context {unpaired[0]}: write NAME=VALUE, for example store=367")
+    request = validated(
+        {
+            "vertical": vertical,
+            "surface": surface,
+            "user_id": user,
+            "ads": [{"ad_id": ad} for ad in ads],
+            "context": {name: value for name, _, value in pairs},
+            "request_ts": at,
+        }
+    )
+    loaded = load_world(world)
+    click.echo(Scorer(loaded, Home.of(loaded.name)).score(request).model_dump_json(indent=2))
+
+
+@main.command()
 @click.argument("table")
 @click.argument("day")
 @click.option("--world", default="complete_journey", show_default=True)
@@ -121,6 +164,22 @@ def waive(table: str, day: str, world: str, reason: str) -> None:
 
     gate = WorldResource(world_name=world).tables().waive(table, day, reason)
     click.echo(f"{table} of {day}: content {gate.content_hash} is waived; materialize the day again to publish it")
+
+
+@main.command()
+@click.option("--world", default="complete_journey", show_default=True)
+@click.option("--day", type=click.DateTime(["%Y-%m-%d"]), help="Default: the newest day with an evaluation.")
+def report(world: str, day: datetime | None) -> None:
+    """Write the release report of a day, one HTML file, and print its path."""
+    from orchestration.doctor import require
+    from orchestration.reporting import gather, newest_day, report_file, write_report
+    from orchestration.resources import WorldResource
+
+    gemline = WorldResource(world_name=world)
+    ds = day.date().isoformat() if day else newest_day(gemline.home, gemline.world)
+    require(("java", "jars", "packages"))
+    facts = gather(gemline.tables(), gemline.home, gemline.world, ds)
+    click.echo(write_report(facts, report_file(gemline.home, ds)))
 
 
 @main.command()

@@ -1,15 +1,17 @@
-"""The demonstration: tables of a whole range, then single days, then what came of it and where the time went."""
+"""The demonstration: the whole graph once, a scored request, and where the time went."""
 
 import json
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from features.errors import GemlineError
 from features.home import Home
 from features.worlds import World, load_world
-from orchestration.assets.gem import evaluation_file
-from orchestration.running import StepTime, run_day, run_range
+from orchestration.assets.lines import GEM, evaluation_file
+from orchestration.reporting import report_file
+from orchestration.running import StepTime, run_day, run_once, run_range
 
 Say = Callable[[str], None]
 
@@ -21,39 +23,75 @@ def demo(world_name: str, say: Say) -> None:
         GemlineError: the world file names no demo days, or a run failed.
     """
     world = load_world(world_name)
-    if set(world.demo) != {"tables_until", "cold", "next"}:
-        raise GemlineError(f"world {world_name} names no demo days (demo: tables_until, cold, next)")
+    days = world.demo
+    if days is None:
+        raise GemlineError(f"world {world_name} names no demo days (demo: tables_until, frozen, models, next)")
     started = time.time()
-    say(f"{world.title}{' (synthetic)' if world.synthetic else ''}: {world.first_day} to {world.demo['next']}")
-    say(f"1/3 tables {world.first_day}..{world.demo['tables_until']} in one range run")
-    steps = run_range(world_name, "tables_job", world.first_day, world.demo["tables_until"])
-    say(f"2/3 {world.demo['cold']}: ingest, train from nothing over the look-back, judge, release")
-    steps += _judged_day(world, world.demo["cold"], say)
-    say(f"3/3 {world.demo['next']}: the next day continues from it and is judged against it")
-    steps += _judged_day(world, world.demo["next"], say)
-    say(report(world, Home.of(world_name)))
+    say(f"{world.title}{' (synthetic)' if world.synthetic else ''}: {world.first_day} to {days.next}")
+    say(f"1/6 tables {world.first_day}..{days.tables_until} in one range run")
+    steps = run_range(world_name, "tables_job", world.first_day, days.tables_until)
+    say(f"2/6 {days.frozen}: GEM from nothing; promoted, it is frozen as a generation")
+    steps += run_day(world_name, "gem_job", days.frozen)
+    steps += run_once(world_name, "generation_job", freezing(world, days.frozen))
+    say(f"3/6 what the frozen GEM says of {days.frozen}..{days.tables_until}: outputs, memories, precomputed vectors")
+    steps += run_range(world_name, "transfer_job", days.frozen, days.tables_until)
+    say(f"4/6 {days.models}: GEM continues from {days.frozen}; verticals learn from the generation and go live")
+    steps += _judged(world, "gem_job", days.models, say)
+    steps += _judged(world, "verticals_job", days.models, say)
+    say(f"5/6 {days.next}: a whole day, from raw log to live packages")
+    steps += _judged(world, "daily_job", days.next, say)
+    home = Home.of(world_name)
+    say(summary(world, home))
+    say("\n6/6 a request, scored from the online store and the cache by a live package\n")
+    say(scored_request(world, home))
     say(_where_time_went(steps, time.time() - started))
+    say(f"release report: {report_file(home, days.next)}")
 
 
-def _judged_day(world: World, ds: str, say: Say) -> list[StepTime]:
-    """Run a whole day; a rejected model ends its run red, which is an outcome to show and no fault of the demo."""
+def freezing(world: World, ds: str) -> dict[str, Any]:
+    """Run config that freezes the promoted GEM of a day."""
+    return {"ops": {f"{world.name}__fm_generation": {"config": {"ds": ds}}}}
+
+
+def _judged(world: World, job: str, ds: str, say: Say) -> list[StepTime]:
+    """Run a job of a day; a rejected model ends its run red, which is an outcome to show and no fault of the demo."""
     try:
-        return run_day(world.name, "daily_job", ds)
+        return run_day(world.name, job, ds)
     except GemlineError as error:
-        path = evaluation_file(Home.of(world.name), ds)
-        if not path.exists() or json.loads(path.read_text(encoding="utf-8"))["decision"]["kind"] != "rejected":
+        if "rejected" not in {found["decision"]["kind"] for found in _evaluations(world, Home.of(world.name), ds).values()}:
             raise
         say(f"{ds}: {error}")
         return []
 
 
-def report(world: World, home: Home) -> str:
+def _evaluations(world: World, home: Home, ds: str) -> dict[str, dict[str, Any]]:
+    lines = (GEM, *(vertical.name for vertical in world.verticals))
+    files = {line: evaluation_file(home, line, ds) for line in lines}
+    return {line: json.loads(path.read_text(encoding="utf-8")) for line, path in files.items() if path.exists()}
+
+
+def summary(world: World, home: Home) -> str:
     """Decisions and metrics of the demo's days, as Markdown."""
-    lines = []
-    for ds in (world.demo["cold"], world.demo["next"]):
-        found = json.loads(evaluation_file(home, ds).read_text(encoding="utf-8"))
-        lines += [f"\n## {ds}: {found['decision']['kind']} - {found['decision']['reason']}\n", found["markdown"]]
-    return "\n".join(lines)
+    assert world.demo is not None
+    parts = []
+    for ds in (world.demo.frozen, world.demo.models, world.demo.next):
+        for line, found in _evaluations(world, home, ds).items():
+            decision = found["decision"]
+            parts.append(f"\n## {ds} {line}: {decision['kind']} - {decision['reason']}\n")
+            # what led there is in the report
+            parts += [found["markdown"]] if ds == world.demo.next else []
+    return "\n".join(parts)
+
+
+def scored_request(world: World, home: Home) -> str:
+    """A known user, an unknown user and an unknown ad, scored by every live vertical."""
+    from orchestration.scoring import example_request, scored
+
+    answers = []
+    for vertical in world.verticals:
+        request = example_request(world, home, vertical.name)
+        answers.append(f"{json.dumps(request)}\n{json.dumps(scored(world, home, request), indent=1)}")
+    return "\n".join(answers)
 
 
 def _where_time_went(steps: list[StepTime], total: float) -> str:

@@ -19,7 +19,7 @@ def feature_table(world_name: str, users: Sequence[int], ads: Sequence[int], at:
 
 def _online(gemline: WorldResource, users: Sequence[int], ads: Sequence[int]) -> str:
     from features.clock import now
-    from features.store.online import online_features
+    from features.store.lookup import online_features
 
     instant = now(gemline.world, gemline.home)
     found = online_features(gemline.world, gemline.home, users, ads, instant)

@@ -9,18 +9,26 @@ from orchestration.publishing import asset_key
 
 
 def world_jobs(world: World) -> Sequence["dg.UnresolvedAssetJobDefinition"]:
-    """Jobs `ingest`, `features` and `gem` for the groups, `tables` (range runs), and `daily` (everything of a day)."""
-    groups = {name: dg.AssetSelection.groups(name) for name in ("ingest", "features", "gem")}
+    """One job a stage; `tables` and `transfer` may run as ranges; `daily` is everything of a day."""
+    groups = {name: dg.AssetSelection.groups(name) for name in ("ingest", "features", "gem", "solaris", "release")}
     tables = groups["ingest"] | groups["features"]
+    transfer = dg.AssetSelection.assets(asset_key(world, "fm_outputs")) | groups["solaris"]
+    generation = dg.AssetSelection.assets(asset_key(world, "fm_generation"))
+    verticals = dg.AssetSelection.groups(*(vertical.name for vertical in world.verticals)) | groups["release"]
     return [
         dg.define_asset_job("ingest_job", groups["ingest"], description="Raw log to gated tables."),
         dg.define_asset_job("features_job", groups["features"], description="Tables to examples."),
         dg.define_asset_job("gem_job", groups["gem"], description="Train, judge and release GEM."),
         dg.define_asset_job("tables_job", tables, description="All tables; may run as a range."),
+        dg.define_asset_job("generation_job", generation, description="Freeze a promoted GEM as a generation."),
+        dg.define_asset_job(
+            "transfer_job", transfer, description="What the frozen GEM says of a day; may run as a range."
+        ),
+        dg.define_asset_job("verticals_job", verticals, description="Train, judge, release and package verticals."),
         dg.define_asset_job(
             "daily_job",
-            tables | groups["gem"],
-            description=f"A whole day of {world.title}, from raw log to release; the daily retrain.",
+            tables | groups["gem"] | transfer | verticals,
+            description=f"A whole day of {world.title}, from raw log to live packages; the daily retrain.",
         ),
     ]
 

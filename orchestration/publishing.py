@@ -26,16 +26,16 @@ CHECK = "quality"
 Events = Generator[dg.AssetCheckResult | dg.MaterializeResult, None, None]
 
 
-def asset_key(world: World, name: str) -> dg.AssetKey:
-    """Key of a world's asset."""
-    return dg.AssetKey([world.name, name])
+def asset_key(world: World, *name: str) -> dg.AssetKey:
+    """Key of a world's asset; a vertical's have its name before their own."""
+    return dg.AssetKey([world.name, *name])
 
 
-def quality_check(world: World, name: str) -> dg.AssetCheckSpec:
+def quality_check(world: World, name: str, key: dg.AssetKey | None = None) -> dg.AssetCheckSpec:
     """The blocking check that shows a table's audit."""
     return dg.AssetCheckSpec(
         CHECK,
-        asset=asset_key(world, name),
+        asset=key or asset_key(world, name),
         blocking=True,
         partitions_def=day_axis(world),
         description=f"Great Expectations suite of {name}, run on staged rows before they are published.",
@@ -44,14 +44,15 @@ def quality_check(world: World, name: str) -> dg.AssetCheckSpec:
 
 def table_options(world: World, name: str, group: str, **more: Any) -> dict[str, Any]:
     """What all table assets have in common: key, axis, range runs in one pass, kinds, owner, check."""
+    key = more.pop("key", asset_key(world, name))
     return {
-        "key": asset_key(world, name),
+        "key": key,
         "partitions_def": day_axis(world),
         "backfill_policy": dg.BackfillPolicy.single_run(),
         "group_name": group,
         "kinds": {"spark", "deltalake"},
         "owners": ["team:ads-ranking"],
-        "check_specs": [quality_check(world, name)],
+        "check_specs": [quality_check(world, name, key)],
         **more,
     }
 
@@ -95,9 +96,10 @@ def publish_frame(
     name: str,
     frame: "DataFrame",
     expected_rows: Mapping[str, int] | None = None,
+    key: dg.AssetKey | None = None,
 ) -> Events:
-    """Publish a computed frame for the run's days and report each day."""
-    key = asset_key(gemline.world, name)
+    """Publish a computed frame for the run's days and report each day, under the table's own asset by default."""
+    key = key or asset_key(gemline.world, name)
     try:
         results = gemline.tables().publish(name, frame, context.partition_keys, expected_rows)
     except QualityFailed as error:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from features.home import Home
 from features.tables.decisions import ModelDecision
 from serving import releases
 
@@ -11,14 +12,12 @@ if TYPE_CHECKING:
     from features.tables import Tables
 
 
-def release(tables: "Tables", model: str, ds: str, digest: str, folder: Path, judged: dict[str, Any]) -> ModelDecision:
-    """Record the decision about `digest` and move the live pointer if it is promoted.
-
-    Doing it again changes nothing; the pointer moves to a later day only.
+def decide(tables: "Tables", line: str, ds: str, digest: str, folder: Path, judged: dict[str, Any]) -> ModelDecision:
+    """Record the decision about `digest`; recording it again changes nothing.
 
     Args:
         tables: the world's tables.
-        model: model line.
+        line: model line.
         ds: day P.
         digest: of the judged artefact.
         folder: of its checkpoint.
@@ -26,20 +25,32 @@ def release(tables: "Tables", model: str, ds: str, digest: str, folder: Path, ju
     """
     decision = judged["decision"]
     path = folder.relative_to(tables.home.root).as_posix()
-    made = ModelDecision(
-        model, ds, digest, decision["kind"], decision["reason"], json.dumps(decision["evidence"]), path
-    )
-    with tables.home.writing(f"releasing {model} of {ds}"):
-        before = tables.decisions.of_day(model, ds)
+    made = ModelDecision(line, ds, digest, decision["kind"], decision["reason"], json.dumps(decision["evidence"]), path)
+    with tables.home.writing(f"deciding about {line} of {ds}"):
+        before = tables.decisions.of_day(line, ds)
         if before is not None and (before.digest, before.decision) == (made.digest, made.decision):
-            made = before
-        else:
-            tables.decisions.append([made])
-        if made.decision == "promoted" and _is_later(tables, model, ds):
-            releases.promote(tables.home.releases, model, releases.Release(ds, digest, made.path))
+            return before
+        tables.decisions.append([made])
     return made
 
 
-def _is_later(tables: "Tables", model: str, ds: str) -> bool:
-    moves = releases.history(tables.home.releases, model)
-    return ds > max((move.release.ds for move in moves), default="")
+def go_live(home: Home, made: ModelDecision, digest: str, path: str) -> bool:
+    """Move the live pointer of a promoted model's line to its artefact; it moves to a later day only.
+
+    Args:
+        home: the world's home.
+        made: the decision.
+        digest: of what is served: the model itself, or its package.
+        path: of it, relative to the home.
+
+    Returns:
+        Whether it is live now.
+    """
+    if made.decision != "promoted":
+        return False
+    release = releases.Release(made.ds, digest, path)
+    with home.writing(f"releasing {made.model} of {made.ds}"):
+        moves = releases.history(home.releases, made.model)
+        if made.ds > max((move.release.ds for move in moves), default=""):
+            releases.promote(home.releases, made.model, release)
+        return releases.live(home.releases, made.model) == release

@@ -62,6 +62,15 @@ def run_day(world_name: str, job: str, ds: str) -> list[StepTime]:
     return _recorded(world_name, job, ds, partition_key=ds)
 
 
+def run_once(world_name: str, job: str, run_config: Mapping[str, Any]) -> list[StepTime]:
+    """Run a job that belongs to no day.
+
+    Raises:
+        GemlineError: as `run_range`.
+    """
+    return _recorded(world_name, job, "once", run_config=run_config)
+
+
 def execute(
     defs: dg.Definitions,
     job: str,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from features.days import day_range, shift
 from features.errors import GemlineError
 from features.schema_of import schema_of
-from training.plan import DayFiles, ModelRef, Plan
+from training.lines import Line
+from training.plan import DayFiles, ModelRef, Plan, TransferPlan
 from training.recipes import Recipe
 
 if TYPE_CHECKING:
@@ -48,8 +49,27 @@ def lineage(tables: "Tables", model: str, ds: str, look_back: int) -> Lineage:
     return Lineage(parent, tables.decisions.incumbent(model, ds), walk)
 
 
-def trainer_plan(tables: "Tables", model: str, ds: str, recipe: Recipe, seed: int, found: Lineage) -> Plan:
+def trainer_plan(
+    tables: "Tables",
+    line: Line,
+    ds: str,
+    recipe: Recipe,
+    seed: int,
+    found: Lineage,
+    transfer: TransferPlan | None = None,
+    output: str = "",
+) -> Plan:
     """Everything that a training run of day `ds` may read, pinned to published versions.
+
+    Args:
+        tables: the world's tables.
+        line: model line.
+        ds: day P.
+        recipe: sizes and settings.
+        seed: of initial weights and row order.
+        found: parent, incumbent and walk.
+        transfer: what a vertical gets from the foundation model.
+        output: where to write; the line's own folder of the day by default.
 
     Raises:
         GateClosed: a needed day of a table is not readable.
@@ -58,16 +78,17 @@ def trainer_plan(tables: "Tables", model: str, ds: str, recipe: Recipe, seed: in
     return Plan(
         world=tables.world.name,
         partition=ds,
-        schema=schema_of(tables.world, recipe.model.history_length),
+        schema=schema_of(tables.world, recipe.model.history_length).part(line.surfaces, line.tasks),
         recipe=recipe,
         walk=found.walk,
-        output=str(output_folder(tables, model, ds)),
+        output=output or str(output_folder(tables, line.name, ds)),
         seed=seed,
-        examples=_files(tables, "examples", sorted({*due, *_referenced_days(tables, due)})),
-        labels=_files(tables, "labels", due),
-        user_history=_files(tables, "user_history", day_range(tables.world.first_day, shift(ds, -1))),
+        examples=day_files(tables, "examples", sorted({*due, *_referenced_days(tables, due)})),
+        labels=day_files(tables, "labels", due),
+        user_history=day_files(tables, "user_history", day_range(tables.world.first_day, shift(ds, -1))),
         parent=_reference(tables, found.parent),
         incumbent=_reference(tables, found.incumbent),
+        transfer=transfer,
     )
 
 
@@ -81,7 +102,10 @@ def _referenced_days(tables: "Tables", due: Sequence[str]) -> list[str]:
     return [row["ds"] for row in rows]
 
 
-def _files(tables: "Tables", table: str, days: Sequence[str]) -> dict[str, DayFiles]:
+def day_files(tables: "Tables", table: str, days: Sequence[str]) -> dict[str, DayFiles]:
+    """Files of the given days in the version that the ledger names."""
+    if not days:
+        return {}
     pinned: dict[str, PinnedDay] = tables.files(table, days)
     return {ds: DayFiles(day.content_hash, day.paths) for ds, day in pinned.items()}
 

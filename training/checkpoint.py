@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
+from torch import Tensor
 
 from features.errors import GemlineError
 from training import dcp_json
@@ -127,6 +128,11 @@ def verified(ref: ModelRef) -> dict[str, Any]:
     if tensors_hash(dcp_json.full_tensors(folder / TENSORS)) != manifest["identity"]["tensors"]:
         raise _refused(folder, "its tensors are not those of its digest")
     return manifest
+
+
+def full_tensors(ref: ModelRef) -> dict[str, Tensor]:
+    """Every tensor of a verified checkpoint, unsharded, in one process."""
+    return dcp_json.full_tensors(Path(ref.path) / TENSORS)
 
 
 def save(state: dict[str, Any], attempt: Attempt) -> None:

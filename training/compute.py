@@ -30,6 +30,11 @@ class Compute:
     world: int = 1
     grouped: bool = False
 
+    @classmethod
+    def alone(cls) -> "Compute":
+        """One process on the CPU."""
+        return cls(torch.device("cpu"))
+
     @property
     def share(self) -> Share:
         """This process's part of a global batch."""

@@ -13,6 +13,8 @@ import pandas as pd
 
 from training import baselines, evaluate, gate
 from training.judging import PAIR, Scored, as_served, due_pairs, gate_rows, predictions_of, window_start
+from training.lines import GEM, Line
+from training.predictions import control_digest
 
 if TYPE_CHECKING:
     from features.tables import Tables
@@ -29,13 +31,15 @@ class Judgement:
         decision: promoted, carried or rejected, with reason and evidence.
         served: metrics by task and surface of pairs due on the day, as served.
         pooled: the same over the last `POOLED_DAYS` days.
-        against_popularity: GEM against popularity refitted each day, paired, pooled over these days.
+        against_popularity: the model against popularity refitted each day, paired, pooled over these days.
+        transfer: a vertical with GEM against the same model alone, paired, pooled over these days; empty for GEM.
     """
 
     decision: gate.Decision
     served: list[evaluate.MetricRow]
     pooled: list[evaluate.MetricRow]
     against_popularity: list[evaluate.MetricRow]
+    transfer: list[evaluate.MetricRow]
 
     def markdown(self) -> str:
         """All tables for people."""
@@ -43,10 +47,13 @@ class Judgement:
             ("Due on the day, as served", self.served),
             (f"Due in the last {POOLED_DAYS} days, as served", self.pooled),
             (
-                f"Against popularity refitted each day (difference = GEM - popularity), {POOLED_DAYS} days",
+                f"Against popularity refitted each day (difference = model - popularity), {POOLED_DAYS} days",
                 self.against_popularity,
             ),
         ]
+        if self.transfer:
+            title = f"With GEM against the same model alone (difference = with - alone), {POOLED_DAYS} days"
+            parts.append((title, self.transfer))
         return "\n\n".join(f"### {title}\n\n{evaluate.to_markdown(table)}" for title, table in parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -56,6 +63,7 @@ class Judgement:
             "served": evaluate.to_json(self.served),
             "pooled": evaluate.to_json(self.pooled),
             "against_popularity": evaluate.to_json(self.against_popularity),
+            "transfer": evaluate.to_json(self.transfer),
             "markdown": self.markdown(),
         }
 
@@ -72,51 +80,52 @@ class Judgement:
                         found[f"{metric}_{row.task}{name}"] = estimate.value.number
         return found
 
-    def write(self, path: Path) -> Path:
-        """Write the JSON."""
+    def write(self, path: Path, **about: Any) -> Path:
+        """Write the JSON, with what else is known `about` the judged model."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.to_json(), indent=1, allow_nan=False), encoding="utf-8")
+        path.write_text(json.dumps({**about, **self.to_json()}, indent=1, allow_nan=False), encoding="utf-8")
         return path
 
 
-def judge(tables: "Tables", model: str, ds: str, digest: str, look_back: int) -> Judgement:
+def judge(tables: "Tables", line: Line, ds: str, digest: str, look_back: int) -> Judgement:
     """Judge the candidate `digest` of day `ds` on what it has not trained on.
 
     Args:
-        tables: with `labels`, `examples` and `predictions` of the day published.
-        model: model line.
+        tables: with `labels`, `examples` and the line's predictions of the day published.
+        line: model line.
         ds: day P.
         digest: of the candidate.
         look_back: days that popularity learns from.
     """
     world = tables.world
-    pairs = due_pairs(tables, window_start(tables, ds, look_back + POOLED_DAYS), ds)
-    chain = [*_accepted(tables, model, ds), Scored(ds, digest)]
+    pairs = due_pairs(tables, line, window_start(tables, ds, look_back + POOLED_DAYS), ds)
+    chain = [*_accepted(tables, line, ds), Scored(ds, digest)]
     first = window_start(tables, ds, POOLED_DAYS)
     recent = pairs[pairs["label_ds"] >= first]
-    served = as_served(recent, predictions_of(tables, chain))
-    gates = [_gate(tables, model, pairs, entry, look_back) for entry in chain if entry.ds >= first]
+    served = as_served(recent, predictions_of(tables, line, chain))
+    gates = [_gate(tables, line, pairs, entry, look_back) for entry in chain if entry.ds >= first]
     earlier = pd.concat(gates[:-1]) if len(gates) > 1 else None
     n_min = world.min_positives
     return Judgement(
-        decision=gate.decide(gates[-1], [task.name for task in world.primary_tasks], n_min, earlier=earlier),
+        decision=gate.decide(gates[-1], line.judged, n_min, earlier=earlier),
         served=evaluate.as_served(served, ds, 1, n_min, day_column="label_ds"),
         pooled=evaluate.evaluate(served, n_min),
-        against_popularity=_against_popularity(tables, pairs, served, look_back),
+        against_popularity=_against_popularity(line, pairs, served, look_back, n_min),
+        transfer=_against_alone(tables, line, chain, recent, served) if line.name != GEM else [],
     )
 
 
-def _accepted(tables: "Tables", model: str, ds: str) -> list[Scored]:
+def _accepted(tables: "Tables", line: Line, ds: str) -> list[Scored]:
     kept = ("promoted", "carried")
-    rows = [row for row in tables.decisions.by_day(model).values() if row.ds < ds and row.decision in kept]
+    rows = [row for row in tables.decisions.by_day(line.name).values() if row.ds < ds and row.decision in kept]
     return [Scored(row.ds, row.digest) for row in sorted(rows, key=lambda row: row.ds)]
 
 
-def _gate(tables: "Tables", model: str, pairs: pd.DataFrame, candidate: Scored, look_back: int) -> pd.DataFrame:
-    """Candidate and incumbent of one day side by side on the primary pairs that became due on it."""
-    primary = [task.name for task in tables.world.primary_tasks]
-    own = gate_rows(pairs, predictions_of(tables, [candidate]), primary).rename(columns={"prediction": "candidate"})
-    incumbent = tables.decisions.incumbent(model, candidate.ds)
+def _gate(tables: "Tables", line: Line, pairs: pd.DataFrame, candidate: Scored, look_back: int) -> pd.DataFrame:
+    """Candidate and incumbent of one day side by side on the judged pairs that became due on it."""
+    given = predictions_of(tables, line, [candidate])
+    own = gate_rows(pairs, given, line.judged).rename(columns={"prediction": "candidate"})
+    incumbent = tables.decisions.incumbent(line.name, candidate.ds)
     if incumbent is None:
         popularity = baselines.popularity_at(pairs, candidate.ds, look_back)
         own = own[own["task"].isin(list(popularity))]
@@ -126,20 +135,36 @@ def _gate(tables: "Tables", model: str, pairs: pd.DataFrame, candidate: Scored, 
         ]
         own["incumbent"] = pd.concat(scores) if scores else pd.Series(dtype=float)
     else:
-        given = predictions_of(tables, [Scored(candidate.ds, incumbent.digest)])
-        rival = gate_rows(pairs, given, primary).rename(columns={"prediction": "incumbent"})
+        given = predictions_of(tables, line, [Scored(candidate.ds, incumbent.digest)])
+        rival = gate_rows(pairs, given, line.judged).rename(columns={"prediction": "incumbent"})
         own = own.merge(rival[["label_ds", *PAIR, "incumbent"]], on=["label_ds", *PAIR], validate="one_to_one")
     return own.assign(gate_ds=candidate.ds)
 
 
 def _against_popularity(
-    tables: "Tables", pairs: pd.DataFrame, served: pd.DataFrame, look_back: int
+    line: Line, pairs: pd.DataFrame, served: pd.DataFrame, look_back: int, n_min: int
 ) -> list[evaluate.MetricRow]:
-    """GEM minus popularity refitted each day with the walk's cut-off, on the primary pairs that both scored."""
-    primary = served[served["task"].isin([task.name for task in tables.world.primary_tasks])]
-    rival = baselines.popularity_by_day(pairs, sorted(set(primary["ds"])), look_back)
-    both = primary.merge(rival.rename(columns={"prediction": "popularity"}), on=PAIR, validate="one_to_one")
+    """The model minus popularity refitted each day with the walk's cut-off, on the judged pairs that both scored."""
+    judged = served[served["task"].isin(line.judged)]
+    rival = baselines.popularity_by_day(pairs, sorted(set(judged["ds"])), look_back)
+    return _compared(judged, rival.rename(columns={"prediction": "rival"}), n_min)
+
+
+def _against_alone(
+    tables: "Tables", line: Line, chain: list[Scored], recent: pd.DataFrame, served: pd.DataFrame
+) -> list[evaluate.MetricRow]:
+    """With GEM minus the same model alone, which trained on the same rows in the same steps."""
+    controls = [Scored(entry.ds, control_digest(entry.digest)) for entry in chain]
+    alone = as_served(recent, predictions_of(tables, line, controls))
+    return _compared(
+        served, alone[[*PAIR, "prediction"]].rename(columns={"prediction": "rival"}), tables.world.min_positives
+    )
+
+
+def _compared(own: pd.DataFrame, rival: pd.DataFrame, n_min: int) -> list[evaluate.MetricRow]:
+    """Metrics of `prediction` minus those of `rival` on the pairs that have both."""
+    both = own.merge(rival, on=PAIR, validate="one_to_one")
     if both.empty:
         return []
-    other = both.drop(columns="prediction").rename(columns={"popularity": "prediction"})
-    return evaluate.compare(both.drop(columns="popularity"), other, tables.world.min_positives)
+    other = both.drop(columns="prediction").rename(columns={"rival": "prediction"})
+    return evaluate.compare(both.drop(columns="rival"), other, n_min)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from features.days import day_range, shift
+from training.lines import Line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +32,8 @@ class Scored:
     digest: str
 
 
-def due_pairs(tables: "Tables", first: str, last: str) -> "pd.DataFrame":
-    """Pairs that became due from `first` to `last`, with what slices and baselines need of their examples.
+def due_pairs(tables: "Tables", line: Line, first: str, last: str) -> "pd.DataFrame":
+    """A line's pairs that became due from `first` to `last`, with what slices and baselines need of their examples.
 
     Returns:
         Columns label_ds, ds, impression_id, task, label, weight, user_id, ad_id, surface.
@@ -40,12 +41,14 @@ def due_pairs(tables: "Tables", first: str, last: str) -> "pd.DataFrame":
     labels = tables.read("labels", day_range(max(first, tables.world.first_day), last))
     days = [ds for ds in tables.readable_days("examples") if ds <= last]
     examples = tables.read("examples", days).select("ds", "impression_id", "user_id", "ad_id", "surface")
-    frame: pd.DataFrame = labels.join(examples, ["ds", "impression_id"]).toPandas()
+    own = labels.where(labels["task"].isin(list(line.tasks)))
+    shown = examples.where(examples["surface"].isin(list(line.surfaces)))
+    frame: pd.DataFrame = own.join(shown, ["ds", "impression_id"]).toPandas()
     return frame.astype({"user_id": "Int64"}).sort_values(["label_ds", *PAIR], ignore_index=True)
 
 
-def predictions_of(tables: "Tables", scored: Sequence[Scored]) -> "pd.DataFrame":
-    """Predictions that the named models gave on the named days.
+def predictions_of(tables: "Tables", line: Line, scored: Sequence[Scored]) -> "pd.DataFrame":
+    """Predictions that the named models of a line gave on the named days.
 
     Returns:
         Columns scored_ds, ds, impression_id, task, prediction.
@@ -53,7 +56,7 @@ def predictions_of(tables: "Tables", scored: Sequence[Scored]) -> "pd.DataFrame"
     chosen = tables.spark.createDataFrame(
         [(entry.ds, entry.digest) for entry in scored], "scored_ds STRING, digest STRING"
     )
-    frame = tables.read("predictions", sorted({entry.ds for entry in scored})).join(chosen, ["scored_ds", "digest"])
+    frame = tables.read(line.predictions, sorted({entry.ds for entry in scored})).join(chosen, ["scored_ds", "digest"])
     return frame.drop("digest").toPandas()
 
 

@@ -21,6 +21,11 @@ def command(plan: Path, processes: int = 2) -> list[str]:
     return [sys.executable, "-m", "training.launch", "--processes", str(processes), str(plan)]
 
 
+def plain_command(plan: Path) -> list[str]:
+    """The command line of a run in one plain process, without torchrun."""
+    return [sys.executable, "-m", "training.main", str(plan)]
+
+
 def die_with_parent() -> None:
     """Be killed when the parent process ends, however it ends (Linux)."""
     parent = os.getppid()

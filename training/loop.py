@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from features.transform.batch import Batch
 from features.transform.schema import FeatureSchema
+from models.gem.config import GemConfig
 from models.gem.embeddings import Embeddings
 from models.gem.loss import gem_loss
 from models.gem.model import Gem
@@ -86,6 +87,7 @@ class Trainee:
 def build(schema: FeatureSchema, recipe: Recipe, seed: int, compute: Compute) -> Trainee:
     """A cold model: the same weights for the same seed, whatever the number of processes."""
     torch.manual_seed(seed)
+    assert isinstance(recipe.model, GemConfig)
     gem = Gem(schema, recipe.model, Embeddings)
     fuse_tables(gem.embeddings.collection, recipe)
     model = shard(gem, compute)

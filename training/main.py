@@ -12,8 +12,8 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from features.errors import GemlineError
 from training.checkpoint import manifest_of
-from training.launch import die_with_parent
 from training.compute import join, leave
+from training.launch import die_with_parent
 from training.plan import Plan
 from training.quiet import quiet
 from training.report import reporting

@@ -65,9 +65,7 @@ class Recipe:
             if not getattr(self, name) > 0:
                 raise RecipeError(f"recipe {self.name}: {name} is {getattr(self, name)}; it must be above 0")
         if min(self.warmup_steps, self.weight_decay, self.distill_weight) < 0:
-            raise RecipeError(
-                f"recipe {self.name}: warmup_steps, weight_decay and distill_weight must not be negative"
-            )
+            raise RecipeError(f"recipe {self.name}: warmup_steps, weight_decay and distill_weight must not be negative")
         if self.kind not in MODELS or not isinstance(self.model, MODELS[self.kind]):
             raise RecipeError(f"recipe {self.name}: kind '{self.kind}' with a {type(self.model).__name__}")
 
@@ -135,7 +133,7 @@ def gem_tiny() -> Recipe:
         wukong_hidden=(16,),
         head_hidden=(16,),
     )
-    return Recipe(name="gem_tiny", model=model, dense_lr=0.01, batch_size=64, score_batch_size=256, warmup_steps=4)
+    return Recipe(name="gem_tiny", model=model, dense_lr=0.01, batch_size=32, score_batch_size=256, warmup_steps=4)
 
 
 def vertical_demo() -> Recipe:
@@ -151,7 +149,7 @@ def vertical_tiny() -> Recipe:
         kind="vertical",
         model=model,
         dense_lr=0.01,
-        batch_size=64,
+        batch_size=32,
         score_batch_size=256,
         warmup_steps=4,
     )

@@ -14,19 +14,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from features.history import array_columns
-from features.schema_of import ad_statistics, user_statistics
+from features.schema_of import ad_statistics, array_columns, user_statistics
 from features.store.quiet import quiet
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
-    from feast import Entity, FeatureService, FeatureView
+    from feast import Entity, FeatureService, FeatureView, Field
 
 LAYOUT = 1
 """Raise it when `definitions` builds other Feast objects from the same view specs."""
 
 OWNER = "gemline"
 FOREVER = timedelta(0)
+JUST_BEFORE = timedelta(microseconds=-1)
+"""Added to the asked instant: a value counts when it is known strictly before it."""
 SERVICE = "gem_v1"
 ONLINE_SERVICE = "gem_v1_online"
 
@@ -129,7 +130,7 @@ def definitions(world: World, tables_folder: Path, versions: Mapping[str, int] |
         tables_folder: where the Delta tables are.
         versions: table -> version to read; tables that are not named are read at their newest version.
     """
-    from feast import Entity, FeatureService, FeatureView, Field, ValueType
+    from feast import Entity, FeatureService, FeatureView, ValueType
     from feast.infra.offline_stores.contrib.spark_offline_store.spark_source import SparkSource
     from feast.table_format import DeltaFormat
 
@@ -161,10 +162,8 @@ def definitions(world: World, tables_folder: Path, versions: Mapping[str, int] |
                 owner=OWNER,
                 tags=tags,
             )
-        fields: list[Field] = [Field(name=spec.key, dtype=_type("bigint"))]
-        fields += [Field(name=name, dtype=_type(spec.kind)) for name in spec.names]
         views[spec.name] = FeatureView(
-            name=spec.name, entities=[entities[spec.key]], ttl=spec.ttl, schema=fields, source=source,
+            name=spec.name, entities=[entities[spec.key]], ttl=spec.ttl, schema=feature_fields(spec), source=source,
             online=True, description=spec.description, owner=OWNER, tags={**tags, "table": spec.table},
         )  # fmt: skip
     scalars = [view for name, view in views.items() if name != "user_recent"]
@@ -183,7 +182,10 @@ def definitions(world: World, tables_folder: Path, versions: Mapping[str, int] |
     return Definitions(entities, views, services)
 
 
-def _type(kind: str) -> object:
+def feature_fields(spec: ViewSpec) -> "list[Field]":
+    """Feast's schema of a view: its key, then its features."""
+    from feast import Field
     from feast.types import Array, Float64, Int64
 
-    return {"double": Float64, "bigint": Int64, "array": Array(Int64)}[kind]
+    kind = {"double": Float64, "bigint": Int64, "array": Array(Int64)}[spec.kind]
+    return [Field(name=spec.key, dtype=Int64), *(Field(name=name, dtype=kind) for name in spec.names)]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from features.errors import GemlineError
 from features.instants import instant, later
-from features.store.definitions import SERVICE, view_specs
+from features.store.definitions import JUST_BEFORE, SERVICE, view_specs
 from features.store.quiet import clean_session, quiet
 from features.store.repo import pinned_store, require_applied
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from features.tables import Tables
     from features.worlds.schema import World
 
-JUST_BEFORE = timedelta(microseconds=-1)
 MARGIN = timedelta(days=2)
 STAMP = "event_timestamp"
 GUARD = "_guard"

@@ -22,7 +22,7 @@ from features.store.quiet import ignore_named, quiet
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
-    from feast import FeatureStore
+    from feast import FeatureStore, RepoConfig
 
     from features.tables import Tables
 
@@ -70,6 +70,17 @@ def require_applied(world: World, home: Home) -> None:
             f"the feature store of world '{world.name}' {state}; materialize the asset "
             f"{world.name}/feature_store (or `python -m features.store.apply {world.name}`)"
         )
+
+
+def online_repo(world: World, home: Home) -> "RepoConfig":
+    """Settings of the online store alone; nothing is opened, and no offline engine is loaded.
+
+    Raises:
+        GemlineError: `GEMLINE_ONLINE_STORE` is no address.
+    """
+    from feast import RepoConfig
+
+    return RepoConfig(**repo_settings(world, home) | {"offline_store": None})
 
 
 def apply(world: World, home: Home) -> str:

@@ -15,7 +15,8 @@ class TableSpec:
         keys: columns that identify a row within a partition.
         partition: partition column, a local day.
         unique: whether the keys are; the same thing may be bought twice in one basket.
-        may_be_empty: whether a day without rows is ordinary (attributes come only when they change).
+        may_be_empty: whether a day without rows is ordinary (attributes come only when they change, and before
+            the first run nothing is computed ahead).
         suite: table whose expectations hold for this one; its own name when empty.
     """
 
@@ -76,16 +77,19 @@ SPECS = {
             "solaris_candidates",
             "a (surface, user, ad) that is to be computed before it is asked for",
             ("surface", "user_id", "ad_id"),
+            may_be_empty=True,
         ),
         TableSpec(
             "solaris_vectors",
             "a precomputed vector of a (surface, user, ad); without an ad it is the user's own",
             ("fm_generation", "surface", "user_id", "ad_id"),
+            may_be_empty=True,
         ),
         TableSpec(
             "solaris_train_vectors",
             "the precomputed vector that a request would have been answered with",
             ("fm_generation", "impression_id"),
+            may_be_empty=True,
         ),
     )
 }

@@ -163,6 +163,9 @@ class World(Strict):
     source: Source
     surfaces: tuple[Surface, ...]
     context: tuple[str, ...] = Field(default=(), description="columns `context_...` of impressions")
+    context_text: tuple[str, ...] = Field(
+        default=(), description="those of `context` whose source hashes all text, also what reads as a number"
+    )
     event_types: tuple[str, ...]
     users: Entity = Entity()
     ads: Entity = Entity()
@@ -226,6 +229,8 @@ class World(Strict):
         for field in self.history.fields:
             if field.candidate is not None and field.candidate not in names:
                 raise ValueError(f"history field {field.name}: candidate '{field.candidate}' is no categorical feature")
+        if undeclared := sorted(set(self.context_text) - set(self.context)):
+            raise ValueError(f"context_text: {undeclared} not in `context`")
         known = {"user_id", "ad_id", "surface", "hour", "weekday", *self.users.attributes, *self.ads.attributes}
         known |= {f"context_{name}" for name in self.context}
         unknown = set(names) - known

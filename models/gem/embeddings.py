@@ -16,6 +16,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from models.interfaces import Inputs, Schema
 from models.layers.tables import history_key, tables_of_features
 
+
 def table_configs(schema: Schema, dim: int) -> list[EmbeddingConfig]:
     """One zero-initialised table per entry of `schema.tables` that a feature looks up."""
     features: dict[str, list[str]] = {}

@@ -10,19 +10,20 @@ The logits are those of the full log: what sampling does to the odds is added in
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from models.gem.config import DAY_SECONDS, GemConfig
 from models.interfaces import Inputs, Schema
-from models.layers.touches import TouchCounters
 from models.layers.decay import DecayedSums
 from models.layers.heads import TaskHeads
 from models.layers.matching import Matching
 from models.layers.mlp import MLP
 from models.layers.sequence import EventTokens, SequenceBlock
 from models.layers.tables import PlainTables
+from models.layers.touches import TouchCounters
 from models.layers.wukong import WukongLayer
 
 
@@ -60,7 +61,7 @@ class Gem(nn.Module):
         nn.init.zeros_(self.linear_numbers.weight)
         # Last: making tables draws random numbers (then zeroes them) except on `meta`, and all else must start
         # the same from one seed, sharded or not.
-        self.embeddings = tables(schema, dim)
+        self.embeddings: Any = tables(schema, dim)
 
     def _build_request_side(self, types: int) -> None:
         config = self.config

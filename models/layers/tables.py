@@ -5,6 +5,8 @@ of a sharded model load into this one. All rows start at zero: a row that was ne
 the seed, and zero is the defined default.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -31,22 +33,23 @@ class PlainTables(nn.Module):
         schema: features, history fields and tables.
         dim: d.
         sparse: give sparse gradients, for an optimizer that takes them.
+        history: look up history fields too; a model that only compares their ids needs no vectors of them.
     """
 
-    def __init__(self, schema: Schema, dim: int, *, sparse: bool = False) -> None:
+    def __init__(self, schema: Schema, dim: int, *, sparse: bool = False, history: bool = True) -> None:
         super().__init__()
         self.names = [feature.name for feature in schema.categorical]
-        self.fields = [field.name for field in schema.history.fields]
-        self.tables = tables_of_features(schema)
+        self.fields = [field.name for field in schema.history.fields] if history else []
+        looked_up = {*self.names, *map(history_key, self.fields)}
+        self.tables = {name: table for name, table in tables_of_features(schema).items() if name in looked_up}
         used = set(self.tables.values())
         rows = {table: count for table, count in schema.tables.items() if table in used}
         made = {table: _zeros(count, dim, sparse) for table, count in rows.items()}
-        self.collection = nn.Module()
-        self.collection.embeddings = nn.ModuleDict(made)
+        self.collection = nn.ModuleDict({"embeddings": nn.ModuleDict(made)})
 
     def forward(self, batch: Inputs) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Vectors by name: categorical features [B, d] each, history fields [L, d] each."""
-        tables = self.collection.embeddings
+        tables: Any = self.collection["embeddings"]
         categorical = {name: tables[self.tables[name]](batch.categorical[name]) for name in self.names}
         history = {name: tables[self.tables[history_key(name)]](batch.history[name]) for name in self.fields}
         return categorical, history

@@ -58,4 +58,7 @@ class VerticalConfig:
         known = {field.name for field in fields(cls)}
         if set(data) - known:
             raise ValueError(f"VerticalConfig has no {sorted(set(data) - known)}; known: {sorted(known)}")
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+        values: dict[str, Any] = {}
+        for name, value in data.items():
+            values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)

@@ -65,7 +65,7 @@ class VerticalModel(nn.Module):
         # a linear path beside the trunk finds base rates and popularity in the first steps of a single pass
         self.linear = nn.Linear(ids + numbers, tasks, bias=False)
         nn.init.zeros_(self.linear.weight)
-        self.embeddings = PlainTables(schema, config.dim, sparse=True)
+        self.embeddings = PlainTables(schema, config.dim, sparse=True, history=False)
 
     def forward(self, batch: Inputs, transfer: TransferInputs) -> VerticalLogits:
         """Logits of every example and task."""
@@ -75,9 +75,7 @@ class VerticalModel(nn.Module):
         parts = [ids, self.numbers(numbers).relu()]
         if self.width:
             parts.append(
-                self.memory(
-                    ids, transfer.memory_lengths, transfer.memory, transfer.memory_age, transfer.memory_row
-                )
+                self.memory(ids, transfer.memory_lengths, transfer.memory, transfer.memory_age, transfer.memory_row)
             )
             parts += [transfer.vector, self.source(transfer.source)]
         hidden = self.trunk(torch.cat(parts, dim=1)).relu()

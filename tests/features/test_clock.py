@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from features.clock import JUST_AFTER, advance, now
+from features.clock import JUST_AFTER, advance, now, run_instant
 from features.days import day_end
 from features.errors import GemlineError
 from features.home import Home
@@ -19,7 +19,7 @@ def test_replay_time_is_the_end_of_the_newest_day_plus_the_largest_lag(tmp_path:
     advance(home, "2024-03-10")
     # local midnight after the clocks went forward is 04:00 UTC
     midnight = datetime(2024, 3, 11, 4, tzinfo=UTC)
-    assert now(world, home) == midnight + world.largest_lag + JUST_AFTER
+    assert now(world, home) == run_instant(world, "2024-03-10") == midnight + world.largest_lag + JUST_AFTER
     assert advance(home, "2024-03-08") == "2024-03-10"
     assert now(world, home) == midnight + world.largest_lag + JUST_AFTER
 

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from features.history import array_columns, user_history_of, user_recent_of
-from features.instants import micros
+from features.days import micros
+from features.history import user_history_of, user_recent_of
+from features.schema_of import array_columns
 from features.worlds import World, load_world
 from tests.features.frames import EVENTS, frame, utc
 

@@ -68,7 +68,7 @@ def test_examples_and_labels(name: str, featured: Path, instance: dg.DagsterInst
 
 def test_online_features(featured: Path, instance: dg.DagsterInstance) -> None:
     from features.clock import now
-    from features.store.online import online_features
+    from features.store.lookup import online_features
 
     run(instance, "features_job", selection=[key("feature_store")], partition_key=FIRST)
     assert materialize(instance, "online_features", COLD).success

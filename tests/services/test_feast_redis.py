@@ -7,7 +7,8 @@ import pytest
 import redis
 
 from features.spark import session
-from features.store.online import materialize, online_features
+from features.store.lookup import online_features
+from features.store.online import materialize
 from features.store.repo import apply
 from tests.features.frames import utc
 from tests.features.store_log import DAYS, copied

@@ -2,7 +2,8 @@
 
 Forty users, thirty ads, requests on 2024-03-07, 08, 10 and 11 in New York (the 9th is closed: nothing
 happened or arrived; the 10th has 23 hours). What makes clicks: every user likes two of six brands (and says
-so in what they click and buy), so a model that reads histories wins. What makes trouble, on purpose:
+so in what they click and buy), so a model that reads histories wins; and few click on a desktop. What makes
+trouble, on purpose:
 
 - three requests a day at 00:10, before yesterday's statistics are available; some clicks in the second of
   their request;
@@ -38,6 +39,8 @@ UNDESCRIBED = (1005, 1033)
 REQUESTS_A_DAY = 40
 ADS_A_REQUEST = 4
 LIKED, OTHER = 0.34, 0.05
+ON_DEVICE = {"phone": 1.7, "tablet": 1.0, "desktop": 0.15}
+"""Factor of the click rate: what even a model of one day's log can learn, and popularity cannot."""
 
 
 @dataclass
@@ -155,7 +158,7 @@ def _request(chance: Chance, log: Log, ds: str, moment: datetime, surface: str, 
 
 def _respond(chance: Chance, log: Log, ds: str, moment: datetime, shown: dict) -> None:
     likes = brand_of(shown["ad"]) in liked_brands(shown["user"])
-    if not chance.happens(LIKED if likes else OTHER):
+    if not chance.happens((LIKED if likes else OTHER) * ON_DEVICE[shown["device"]]):
         return
     click = moment if chance.happens(0.1) else moment + timedelta(seconds=5 + chance.below(50 * 60 - 5))
     _outcome(log, shown, "click", click, click + timedelta(seconds=2), None)

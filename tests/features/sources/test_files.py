@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from features.errors import WorldError
+from features.ids import id_of
 from features.sources.base import Extracted, extract, source
 from features.sources.canonical import TABLES, columns_of
-from features.sources.ids import id_of
 from features.worlds import World, load_world
 from tests.features.sources.conftest import IMPRESSIONS, OUTCOMES, LogWorld
 

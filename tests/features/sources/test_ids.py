@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from features.sources.ids import id64, id_of
+from features.ids import id_of
+from features.sources.ids import id64
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

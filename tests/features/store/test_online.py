@@ -12,7 +12,8 @@ from features.examples import examples
 from features.schema_of import ad_statistics, user_statistics
 from features.store.definitions import ONLINE_SERVICE, view_specs
 from features.store.historical import historical_features
-from features.store.online import materialize, online_features, write_rows
+from features.store.lookup import online_features
+from features.store.online import materialize, write_rows
 from features.store.repo import feature_store
 from tests.features.frames import frame, utc
 from tests.features.store_log import COUNTRY, DAYS, MOVED, built, copied

@@ -43,7 +43,8 @@ def test_ttl_outlasts_a_long_day() -> None:
         ({"context": []}, r"categorical: unknown columns \['context_device'\]"),
         ({"last_day": None}, "a replay world needs last_day"),
         ({"event_types": ["buy"]}, "task click: event 'click' is not in event_types"),
-        ({"verticals": [{"name": "v", "surfaces": ["moon"], "tasks": []}]}, "vertical v: unknown surface"),
+        ({"verticals": [{"name": "v", "surfaces": ["moon"], "tasks": ["click"]}]}, "vertical v: unknown surface"),
+        ({"context_text": ["devise"]}, r"context_text: \['devise'\] not in `context`"),
     ],
 )
 def test_a_fault_is_one_sentence(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:

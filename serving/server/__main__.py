@@ -1,0 +1,47 @@
+"""`python -m serving.server --world W`: the scoring service on the live releases of a world."""
+
+import argparse
+
+import uvicorn
+
+from features.errors import GemlineError
+from features.home import Home
+from features.worlds import load_world
+from serving.server.app import create_app
+from serving.server.scorer import Scorer
+
+
+class Server(uvicorn.Server):
+    """Says its address once it listens; SIGTERM and SIGINT let running requests end."""
+
+    async def startup(self, sockets: list | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        if self.started:
+            host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+            port = self.servers[0].sockets[0].getsockname()[1]
+            print(f"scoring service: http://{host}:{port} (POST /score, GET /health, /metrics, /docs)", flush=True)
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m serving.server", description=__doc__)
+    parser.add_argument("--world", required=True, help="name of a world")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=8000, help="0: any free one")
+    given = parser.parse_args()
+    try:
+        world = load_world(given.world)
+        scorer = Scorer(world, Home.of(world.name))
+    except GemlineError as error:
+        raise SystemExit(f"error: {error}") from None
+    scorer.warm_up()
+    app = create_app(scorer)
+    config = uvicorn.Config(app, given.host, given.port, log_level="warning", timeout_graceful_shutdown=30)
+    server = Server(config)
+    server.run()
+    raise SystemExit(0 if server.started else 3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,366 @@
+"""The cache of precomputed vectors and of users' memories: one SQLite file, many readers, one writer at a time.
+
+Every row carries its generation in its key and every question names one, so vectors of two generations never meet.
+The rule of an answer: of the newest run that is not younger than the request, and only if that run has not expired,
+the exact vector, else the user's aggregate, else nothing. `features.solaris.train_vectors` is the same rule on
+tables; a test holds the two together.
+
+Each answer is read in one transaction, so it comes from one run even while the next one is being published.
+"""
+
+import operator
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from features.errors import GemlineError
+
+APPLICATION_ID = 0x47454D56
+"""Marks the file as a vector cache ("GEMV"), so that no other database is taken for one."""
+VERSION = 1
+IDENTITY = ("application_id", "user_version")
+WAIT_S = 30.0
+"""How long a writer waits for another one."""
+STORED = np.dtype("<f4")
+
+TABLES = {
+    "generations": "generation TEXT NOT NULL, width INTEGER NOT NULL, PRIMARY KEY (generation)",
+    "runs": "generation TEXT NOT NULL, run_us INTEGER NOT NULL, PRIMARY KEY (generation, run_us)",
+    "exact_vectors": (
+        "generation TEXT NOT NULL, run_us INTEGER NOT NULL, surface TEXT NOT NULL, user_id INTEGER NOT NULL, "
+        "ad_id INTEGER NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (generation, run_us, surface, user_id, ad_id)"
+    ),
+    # apart from the exact ones: every int64 is a possible ad, so none is left to stand for "no ad"
+    "user_vectors": (
+        "generation TEXT NOT NULL, run_us INTEGER NOT NULL, surface TEXT NOT NULL, user_id INTEGER NOT NULL, "
+        "vector BLOB NOT NULL, PRIMARY KEY (generation, run_us, surface, user_id)"
+    ),
+    "memories": (
+        "generation TEXT NOT NULL, user_id INTEGER NOT NULL, impression_id INTEGER NOT NULL, day INTEGER NOT NULL, "
+        "request_us INTEGER NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (generation, user_id, impression_id)"
+    ),
+}
+OF_A_RUN = ("runs", "exact_vectors", "user_vectors")
+
+NEWEST_RUN = "SELECT max(run_us) FROM runs WHERE generation = ? AND run_us <= ?"
+# all that a run holds of one user is a short scan of neighbouring rows, however many ads are asked for
+OF_USER = """
+SELECT ad_id, vector FROM exact_vectors
+WHERE generation = :generation AND run_us = :run_us AND surface = :surface AND user_id = :user_id
+UNION ALL
+SELECT NULL, vector FROM user_vectors
+WHERE generation = :generation AND run_us = :run_us AND surface = :surface AND user_id = :user_id
+"""
+MEMORY = """
+SELECT day, request_us, impression_id, vector FROM memories WHERE generation = ? AND user_id = ?
+ORDER BY day, request_us, impression_id
+"""
+PRUNE = """
+DELETE FROM memories WHERE generation = :generation AND user_id = :user_id AND impression_id IN (
+    SELECT impression_id FROM memories WHERE generation = :generation AND user_id = :user_id
+    ORDER BY day DESC, request_us DESC, impression_id DESC LIMIT -1 OFFSET :keep
+)
+"""
+
+
+class CacheError(GemlineError):
+    """The file is no vector cache, or a vector does not fit in it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An answer for one ad.
+
+    Attributes:
+        source: `exact`, `user` or `none`, as in `features.transform.transfer.SOURCES`.
+        vector: float32 [d]; None when the source is `none`.
+    """
+
+    source: str
+    vector: np.ndarray | None
+
+
+NOTHING = Found("none", None)
+
+
+class VectorCache:
+    """An embedded store of vectors by generation; any thread of any process may use one."""
+
+    def __init__(self, path: Path, life_us: int) -> None:
+        """Open the cache, making it when it is not there yet.
+
+        Args:
+            path: the file; its folder is made when it is not there.
+            life_us: a run answers requests before run_us + life_us.
+
+        Raises:
+            CacheError: the file is something else, or of another version.
+        """
+        self._path = path
+        self._life_us = life_us
+        self._local = threading.local()
+        # neither making the tables nor the switch to WAL waits for another process that starts at the same time
+        with self._translated(), FileLock(path.with_name(path.name + ".lock"), timeout=WAIT_S):
+            self._prepare()
+
+    # ------------------------------------------------------------------ vectors
+
+    def publish_run(
+        self, generation: str, run_us: int, rows: Iterable[tuple[str, int, int | None, np.ndarray]]
+    ) -> bool:
+        """Put a whole run in place of what it holds so far; readers see the state before or all of it.
+
+        The run before the newest stays, for requests stamped before the newest one; older runs are deleted. Other
+        generations are left alone. Whatever `rows` raises leaves the cache as it was.
+
+        Args:
+            generation: of all vectors.
+            run_us: instant of the run, UTC microseconds.
+            rows: surface, user_id, ad_id (None: the user's aggregate on that surface), vector [d].
+
+        Returns:
+            Whether it was published: a run older than the newest one is not, and one without rows is no run.
+
+        Raises:
+            CacheError: a vector of another width than the generation's, one that is not finite, a key given twice.
+        """
+        run_us = operator.index(run_us)
+        with self._writing() as connection:
+            newest = connection.execute("SELECT max(run_us) FROM runs WHERE generation = ?", (generation,)).fetchone()
+            if newest[0] is not None and newest[0] > run_us:
+                return False
+            for table in OF_A_RUN:
+                connection.execute(f"DELETE FROM {table} WHERE generation = ? AND run_us = ?", (generation, run_us))
+            packer = _Packer(connection, generation)
+            for surface, user_id, ad_id, vector in rows:
+                head = (generation, run_us, surface, operator.index(user_id))
+                blob = packer.packed(vector)
+                if ad_id is None:
+                    connection.execute("INSERT INTO user_vectors VALUES (?, ?, ?, ?, ?)", (*head, blob))
+                else:
+                    values = (*head, operator.index(ad_id), blob)
+                    connection.execute("INSERT INTO exact_vectors VALUES (?, ?, ?, ?, ?, ?)", values)
+            if not packer.count:
+                connection.rollback()
+                return False
+            connection.execute("INSERT INTO runs VALUES (?, ?)", (generation, run_us))
+            self._drop_old_runs(connection, generation)
+        return True
+
+    def lookup(
+        self, generation: str, surface: str, user_id: int | None, ad_ids: Sequence[int | None], request_us: int
+    ) -> list[Found]:
+        """What a request gets for each of its ads, all from one run.
+
+        Args:
+            generation: the only one that is asked.
+            surface: of the request.
+            user_id: None gets `none` for every ad.
+            ad_ids: None gets the user's aggregate.
+            request_us: UTC microseconds.
+
+        Returns:
+            One answer an ad, in order.
+
+        Raises:
+            CacheError: a stored vector is damaged.
+        """
+        if user_id is None or not len(ad_ids):
+            return [NOTHING] * len(ad_ids)
+        request_us = operator.index(request_us)
+        with self._reading() as connection:
+            run_us = connection.execute(NEWEST_RUN, (generation, request_us)).fetchone()[0]
+            if run_us is None or request_us >= run_us + self._life_us:
+                return [NOTHING] * len(ad_ids)
+            width = _width(connection, generation)
+            key = {"generation": generation, "run_us": run_us, "surface": surface, "user_id": operator.index(user_id)}
+            rows = connection.execute(OF_USER, key).fetchall()
+        vectors = self._unpacked([blob for _, blob in rows], width)
+        known: dict[int | None, Found] = {
+            ad_id: Found("user" if ad_id is None else "exact", vector)
+            for (ad_id, _), vector in zip(rows, vectors, strict=True)
+        }
+        otherwise = known.get(None, NOTHING)
+        return [otherwise if ad_id is None else known.get(operator.index(ad_id), otherwise) for ad_id in ad_ids]
+
+    @staticmethod
+    def _drop_old_runs(connection: sqlite3.Connection, generation: str) -> None:
+        kept = connection.execute(
+            "SELECT run_us FROM runs WHERE generation = ? ORDER BY run_us DESC LIMIT 2", (generation,)
+        ).fetchall()
+        for table in OF_A_RUN:
+            connection.execute(f"DELETE FROM {table} WHERE generation = ? AND run_us < ?", (generation, kept[-1][0]))
+
+    # ----------------------------------------------------------------- memories
+
+    def remember(self, generation: str, rows: Iterable[tuple[int, str, int, int, np.ndarray]], keep: int) -> None:
+        """Add representations to users' memories; the same impression again replaces itself.
+
+        Args:
+            generation: of all vectors.
+            rows: user_id, ds (ISO day), request_us, impression_id, vector [d].
+            keep: newest rows kept of each user named in `rows`, by (ds, request_us, impression_id).
+
+        Raises:
+            CacheError: a vector of another width than the generation's, or one that is not finite.
+        """
+        with self._writing() as connection:
+            packer = _Packer(connection, generation)
+            users = set()
+            for user_id, ds, request_us, impression_id, vector in rows:
+                user = operator.index(user_id)
+                users.add(user)
+                stamps = (operator.index(impression_id), date.fromisoformat(ds).toordinal(), operator.index(request_us))
+                values = (generation, user, *stamps, packer.packed(vector))
+                connection.execute("INSERT OR REPLACE INTO memories VALUES (?, ?, ?, ?, ?, ?)", values)
+            everyone = [{"generation": generation, "user_id": user, "keep": keep} for user in sorted(users)]
+            connection.executemany(PRUNE, everyone)
+
+    def memory(self, generation: str, user_id: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A user's memory, oldest first by day, request and impression.
+
+        Returns:
+            Day ordinals int64 [E], request_us int64 [E], impression_id int64 [E], vectors float32 [E, d]; E = 0 when
+            nothing is remembered, and d = 0 when nothing at all is known of the generation.
+
+        Raises:
+            CacheError: a stored vector is damaged.
+        """
+        with self._reading() as connection:
+            width = _width(connection, generation)
+            rows = [] if user_id is None else connection.execute(MEMORY, (generation, operator.index(user_id)))
+            found = list(rows)
+        stamps = np.array([row[:3] for row in found], dtype=np.int64).reshape(len(found), 3)
+        vectors = self._unpacked([row[3] for row in found], width)
+        return stamps[:, 0].copy(), stamps[:, 1].copy(), stamps[:, 2].copy(), vectors
+
+    # -------------------------------------------------------------- generations
+
+    def generations(self) -> dict[str, int | None]:
+        """Each generation with its newest run (UTC microseconds), None when it has only memories."""
+        query = "SELECT generation, max(run_us) FROM generations LEFT JOIN runs USING (generation) GROUP BY generation"
+        with self._reading() as connection:
+            return dict(connection.execute(query).fetchall())
+
+    def forget(self, generation: str) -> None:
+        """Delete everything of a generation; of an unknown one there is nothing to delete."""
+        with self._writing() as connection:
+            for table in TABLES:
+                connection.execute(f"DELETE FROM {table} WHERE generation = ?", (generation,))
+
+    # ---------------------------------------------------------------- internals
+
+    def _prepare(self) -> None:
+        with self._reading() as connection:
+            application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in IDENTITY)
+            used = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if application == APPLICATION_ID and version != VERSION:
+            raise CacheError(
+                f"{self._path} is a vector cache of version {version}, this code reads version {VERSION}; "
+                "delete the file and publish again"
+            )
+        if application != APPLICATION_ID and used:
+            raise CacheError(f"{self._path} is another program's database, no vector cache; move it away")
+        if application != APPLICATION_ID:
+            with self._writing() as connection:
+                for table, columns in TABLES.items():
+                    connection.execute(f"CREATE TABLE {table} ({columns}) WITHOUT ROWID")
+                for name, value in zip(IDENTITY, (APPLICATION_ID, VERSION), strict=True):
+                    connection.execute(f"PRAGMA {name} = {value}")
+        connection.execute("PRAGMA journal_mode = WAL")
+
+    def _connection(self) -> sqlite3.Connection:
+        """This thread's own connection; a forked process neither uses nor closes its parent's."""
+        by_process: dict[int, sqlite3.Connection] = self._local.__dict__.setdefault("by_process", {})
+        if os.getpid() not in by_process:
+            connection = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None)
+            # a power cut may lose the newest run, never damage the file: it is a cache
+            connection.execute("PRAGMA synchronous = NORMAL")
+            by_process[os.getpid()] = connection
+        return by_process[os.getpid()]
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot for all statements of the block."""
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """All statements of the block or none of them."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._translated():
+            connection = self._connection()
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.commit()
+            finally:
+                # after a commit there is nothing left to take back
+                connection.rollback()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Timeout as error:
+            raise CacheError(f"{self._path}: another process keeps it locked while opening it; try again") from error
+        except sqlite3.IntegrityError as error:
+            raise CacheError(f"{self._path}: the same vector was given twice ({error}); give each key once") from error
+        except sqlite3.OperationalError as error:
+            raise CacheError(f"{self._path}: {error}; check the folder, its space and other writers") from error
+        except sqlite3.DatabaseError as error:
+            raise CacheError(f"{self._path} is no vector cache ({error}); delete the file and publish again") from error
+
+    def _unpacked(self, blobs: Sequence[bytes], width: int) -> np.ndarray:
+        """float32 [N, d], in memory of its own."""
+        if any(len(blob) != width * STORED.itemsize for blob in blobs):
+            raise CacheError(f"{self._path} holds a damaged vector; delete the file and publish again")
+        return np.frombuffer(b"".join(blobs), dtype=STORED).reshape(len(blobs), width).astype(np.float32)
+
+
+class _Packer:
+    """Vectors of one generation as blobs; the first one ever fixes the generation's width."""
+
+    def __init__(self, connection: sqlite3.Connection, generation: str) -> None:
+        self._connection = connection
+        self._generation = generation
+        self._width = _width(connection, generation)
+        self.count = 0
+
+    def packed(self, vector: np.ndarray) -> bytes:
+        # what float32 cannot hold becomes infinite here and is refused below
+        with np.errstate(over="ignore"):
+            values = np.asarray(vector).astype(STORED)
+        if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+            raise CacheError(
+                f"a vector of generation {self._generation} is empty, not flat or not finite; compute it again"
+            )
+        if not self._width:
+            self._width = len(values)
+            self._connection.execute("INSERT INTO generations VALUES (?, ?)", (self._generation, self._width))
+        if len(values) != self._width:
+            raise CacheError(
+                f"a vector of {len(values)} numbers for generation {self._generation}, whose vectors have "
+                f"{self._width}; a new width needs a new generation"
+            )
+        self.count += 1
+        return values.tobytes()
+
+
+def _width(connection: sqlite3.Connection, generation: str) -> int:
+    """Numbers of a generation's vectors; 0 when it is unknown."""
+    row = connection.execute("SELECT width FROM generations WHERE generation = ?", (generation,)).fetchone()
+    return row[0] if row else 0

@@ -1,0 +1,174 @@
+"""Reading the online store without Spark: exact values, the rules of age, one open store for many threads."""
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from features.errors import GemlineError
+from features.home import Home
+from features.store.definitions import view_specs
+from features.store.lookup import OnlineStore, online_features
+from features.store.online import write_rows
+from features.store.repo import RECORD, StoreStale, apply, feature_store
+from features.worlds import load_world
+
+WORLD = load_world("tiny")
+STAMP = datetime(2024, 3, 10, 4, tzinfo=UTC)
+LAG = WORLD.statistics.lag
+BIG = 2**61 + 1
+ARROW = {"double": pa.float64(), "bigint": pa.int64(), "array": pa.list_(pa.int64())}
+
+
+def put(home: Home, view: str, key: int, stamp: datetime = STAMP, **values: Any) -> None:
+    spec = view_specs(WORLD)[view]
+    columns = {name: pa.array([values.get(name)], ARROW[spec.kind]) for name in spec.features}
+    table = pa.table({spec.key: [key], "event_timestamp": [stamp], "available_ts": [stamp], **columns})
+    write_rows(feature_store(WORLD, home), spec, table)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    home = Home(tmp_path_factory.mktemp("lookup") / "tiny")
+    apply(WORLD, home)
+    put(home, "user_stats", 1, user_events_1d=2.5)
+    put(home, "user_attributes", 1, country=BIG)
+    put(home, "user_recent", 1, event_us=[5, 6], event_type=[BIG, -BIG], ad_id=[10, 2**63 - 1], brand=[None, 3])
+    put(home, "ad_attributes", 10, brand=2**53 + 1)
+    put(home, "ad_attributes", -(2**63), topic=4)
+    return home
+
+
+@pytest.fixture(scope="module")
+def store(home: Home) -> OnlineStore:
+    return OnlineStore(WORLD, home)
+
+
+def test_values_come_back_exactly_and_in_order(store: OnlineStore) -> None:
+    found = store.features([1], [-(2**63), 99, 10], STAMP + timedelta(hours=1))
+    assert found.users.index.tolist() == [1] and found.ads.index.tolist() == [-(2**63), 99, 10]
+    assert found.users.loc[1, "user_events_1d"] == 2.5
+    assert pd.isna(found.users.loc[1, "user_value_3d"])
+    assert (found.users.loc[1, "country"], found.users["country"].dtype) == (BIG, "Int64")
+    assert found.ads["brand"].tolist() == [pd.NA, pd.NA, 2**53 + 1]
+    assert found.ads["topic"].tolist() == [4, pd.NA, pd.NA]
+    assert found.missing["ad_attributes"] == {"absent": 1}
+    assert found.missing["ad_stats"] == {"absent": 3}
+
+
+def test_lists_keep_their_holes(store: OnlineStore) -> None:
+    users = store.features([1, 2], [], STAMP + timedelta(hours=1)).users
+    assert users["recent_brand"].tolist() == [[None, 3], None]
+    assert users["recent_ad_id"].tolist() == [[10, 2**63 - 1], None]
+    assert users["recent_event_type"].tolist() == [[BIG, -BIG], None]
+
+
+@pytest.mark.parametrize(
+    ("age", "fault"),
+    [
+        (LAG, "early"),
+        (LAG + timedelta(microseconds=1), ""),
+        (WORLD.stats_ttl, ""),
+        (WORLD.stats_ttl + timedelta(microseconds=1), ""),
+        (WORLD.stats_ttl + timedelta(microseconds=2), "stale"),
+    ],
+)
+def test_age_is_judged_as_in_the_training_join(store: OnlineStore, age: timedelta, fault: str) -> None:
+    found = store.features([1], [], STAMP + age)
+    assert found.missing["user_stats"] == ({fault: 1} if fault else {})
+    assert pd.isna(found.users.loc[1, "user_events_1d"]) == bool(fault)
+
+
+def test_attributes_hold_until_newer_ones(store: OnlineStore) -> None:
+    assert store.features([1], [], STAMP).missing["user_attributes"] == {"early": 1}
+    assert store.features([1], [], STAMP + timedelta(days=4000)).users.loc[1, "country"] == BIG
+
+
+def test_nothing_asked_is_nothing_found(store: OnlineStore) -> None:
+    found = store.features([], [], STAMP)
+    assert (len(found.users), len(found.ads)) == (0, 0)
+    assert "country" in found.users.columns and not any(found.missing.values())
+
+
+def test_what_is_written_later_is_seen(home: Home, store: OnlineStore) -> None:
+    now = STAMP + timedelta(days=1, hours=1)
+    assert pd.isna(store.features([7], [], now).users.loc[7, "user_events_1d"])
+    put(home, "user_stats", 7, STAMP + timedelta(days=1), user_events_1d=1.0)
+    assert store.features([7], [], now).users.loc[7, "user_events_1d"] == 1.0
+    put(home, "user_stats", 7, STAMP, user_events_1d=9.0)
+    assert store.features([7], [], now).users.loc[7, "user_events_1d"] == 1.0
+
+
+def test_many_threads_read_while_one_writes(home: Home, store: OnlineStore) -> None:
+    """A row is read whole: all its features are of one write."""
+    now, names = STAMP + timedelta(hours=1), view_specs(WORLD)["ad_stats"].features
+    put(home, "ad_stats", 50, **dict.fromkeys(names, 0.0))
+    barrier = threading.Barrier(5)
+
+    def read(_: int) -> set[tuple[float, ...]]:
+        barrier.wait()
+        return {tuple(store.features([], [50], now).ads.loc[50, list(names)]) for _ in range(40)}
+
+    with ThreadPoolExecutor(5) as pool:
+        reading = [pool.submit(read, number) for number in range(4)]
+        barrier.wait()
+        for round_ in range(1, 15):
+            put(home, "ad_stats", 50, **dict.fromkeys(names, float(round_)))
+        seen = set().union(*(future.result() for future in reading))
+    assert all(len(set(row)) == 1 for row in seen)
+
+
+def test_a_store_of_other_declarations_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path / "tiny")
+    with pytest.raises(StoreStale, match="never applied"):
+        online_features(WORLD, home, [1], [], STAMP)
+    apply(WORLD, home)
+    store = OnlineStore(WORLD, home)
+    assert store.features([1], [], STAMP).missing["user_stats"] == {"absent": 1}
+    (home.registry / RECORD).write_text('{"digest": "other"}')
+    with pytest.raises(StoreStale, match="other declarations"):
+        store.features([1], [], STAMP)
+
+
+def test_now_needs_a_zone(store: OnlineStore) -> None:
+    with pytest.raises(GemlineError, match="time zone"):
+        store.features([1], [10], STAMP.replace(tzinfo=None))
+
+
+def test_stamps_do_not_depend_on_the_machines_zone(
+    home: Home, store: OnlineStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """02:30 UTC of a day on which New York's clocks jump from 02:00 to 03:00."""
+    stamp = datetime(2024, 3, 10, 2, 30, tzinfo=UTC)
+    try:
+        monkeypatch.setenv("TZ", "America/New_York")
+        time.tzset()
+        put(home, "user_stats", 8, stamp, user_events_1d=1.0)
+        first = stamp + LAG + timedelta(microseconds=1)
+        assert store.features([8], [], first).missing["user_stats"] == {}
+        assert store.features([8], [], first - timedelta(microseconds=1)).missing["user_stats"] == {"early": 1}
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_reading_needs_no_spark(home: Home) -> None:
+    code = (
+        "import sys; from pathlib import Path; from datetime import datetime, UTC; "
+        "from features.home import Home; from features.worlds import load_world; "
+        "from features.store.lookup import online_features; "
+        f"found = online_features(load_world('tiny'), Home(Path({str(home.root)!r})), [1], [10], "
+        "datetime(2024, 3, 10, 6, tzinfo=UTC)); "
+        "print(found.users.loc[1, 'country'], [n for n in ('pyspark', 'dagster', 'torchrec') if n in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split(maxsplit=1) == [str(BIG), "[]\n"]

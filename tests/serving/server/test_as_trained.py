@@ -1,0 +1,113 @@
+"""A request is given to the model just as training gives the same impression: equal tensors, all of them.
+
+Training reads `examples` and `user_history`; the service reads the online store that was filled a day before.
+"""
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from features.days import day_bounds, micros
+from features.examples import examples
+from features.schema_of import array_columns, schema_of
+from features.spark import session
+from features.store.lookup import OnlineStore
+from features.store.online import materialize
+from features.transform.batch import Batch, build_batch, slice_histories
+from features.transform.columns import Column
+from features.transform.histories import HistoryStore
+from serving.server.columns import rows_of_request
+from serving.server.requests import resolved, validated
+from tests.features.store_log import DAYS, copied
+
+if TYPE_CHECKING:
+    from features.tables import Tables
+
+pytestmark = pytest.mark.assets
+
+
+def column(frame: pd.DataFrame, name: str) -> Column:
+    values = frame[name]
+    if name == "surface":
+        return Column(values.to_numpy(), values.isna().to_numpy())
+    if name == "request_ts":
+        return Column(np.array([micros(at) for at in values]), np.zeros(len(frame), dtype=bool))
+    kind = np.float64 if values.dtype == np.float64 else np.int64
+    present = [0 if item is None or pd.isna(item) else item for item in values]
+    return Column(np.array(present, dtype=kind), values.isna().to_numpy())
+
+
+def trained(tables: "Tables", rows: list[Any]) -> Batch:
+    """The batch of training."""
+    schema = schema_of(tables.world, tables.world.history.recent_length)
+    frame = pd.DataFrame([row.asDict() for row in rows], dtype="object")
+    frame["request_ts"] = [row["request_ts"].astimezone() for row in rows]
+    for feature in schema.dense:
+        frame[feature.name] = frame[feature.name].astype("float64")
+    columns = {str(name): column(frame, str(name)) for name in frame if name not in ("ds", "request_id", "keep_rate")}
+    names = array_columns(tables.world)
+    events: dict[str, list[Any]] = {name: [] for name in ("user_id", "day", *names)}
+    for row in tables.read_through("user_history", DAYS[-1]).collect():
+        events["user_id"] += [row["user_id"]] * len(row["event_us"])
+        events["day"] += [date.fromisoformat(row["ds"]).toordinal()] * len(row["event_us"])
+        for name in names:
+            events[name] += row[name]
+    flat = pd.DataFrame(events, dtype="object")
+    arrays = {name: column(flat, name) for name in flat}
+    store = HistoryStore.from_arrays(
+        arrays["user_id"].values,
+        arrays["day"].values,
+        arrays["event_us"].values,
+        arrays["event_type"].values,
+        {name: arrays[name] for name in names[2:]},
+    )
+    day = np.array([date.fromisoformat(row["ds"]).toordinal() for row in rows])
+    return build_batch(
+        schema, columns, slice_histories(schema, store, columns["user_id"], day, columns["request_ts"].values)
+    )
+
+
+def served(tables: "Tables", row: Any, more: list[int]) -> Batch:
+    """The batch of the service for the same impression, among candidates that training does not have."""
+    world = tables.world
+    schema = schema_of(world, world.history.recent_length)
+    ads = [{"ad_id": row["ad_id"]}, *({"ad_id": ad} for ad in more)]
+    given = {"vertical": "feed_click", "user_id": row["user_id"], "ads": ads, "context": {"device": 7}}
+    asked = resolved(validated(given), world, (row["surface"],))
+    at = row["request_ts"].astimezone()
+    users = [] if asked.user_id is None else [asked.user_id]
+    distinct = list(dict.fromkeys(ad for ad in asked.ad_ids if ad is not None))
+    rows = rows_of_request(world, asked, at, OnlineStore(world, tables.home).features(users, distinct, at))
+    histories = slice_histories(
+        schema, rows.histories, rows.columns["user_id"], rows.day, rows.columns["request_ts"].values
+    )
+    return build_batch(schema, rows.columns, histories)
+
+
+@pytest.mark.parametrize("until", [1, 3])
+def test_the_model_sees_what_it_was_trained_on(until: int) -> None:
+    """Impressions of a day against the store as it was filled after the day before.
+
+    Not those of its first minutes, when the statistics of the day before are not available yet: they come before the
+    world's now, so that no request may name their time.
+    """
+    tables = copied(session(), f"as-trained-{until}")
+    materialize(tables.world, tables.home, tables, DAYS[:until])
+    start = day_bounds(DAYS[until], tables.world.timezone)[0] + tables.world.statistics.lag
+    found = examples(tables.spark, tables.world, [DAYS[until]], tables).collect()
+    rows = [row for row in found if row["request_ts"].astimezone() > start]
+    batch = trained(tables, rows)
+    assert len(rows) == (4 if until == 1 else 1)
+    assert until == 1 or int(batch.history_lengths.sum()) > 0
+    for place, row in enumerate(rows):
+        theirs, ours = batch.rows([place]), served(tables, row, [12, 10, 99]).rows([0])
+        for name in ("dense", "surface", "history_lengths", "history_age", "history_type", "history_span"):
+            assert torch.equal(getattr(ours, name), getattr(theirs, name)), (row["impression_id"], name)
+        for mine, other in ((ours.categorical, theirs.categorical), (ours.history, theirs.history)):
+            assert {name: tensor.tolist() for name, tensor in mine.items()} == {
+                name: tensor.tolist() for name, tensor in other.items()
+            }, row["impression_id"]

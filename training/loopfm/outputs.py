@@ -1,0 +1,119 @@
+"""`fm_outputs`: logits and vectors of impressions by every generation that is kept filled."""
+
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from features.days import day_range, shift
+from features.sources.sampling import kept_numpy
+from training.chain import day_files
+from training.compute import Compute
+from training.finite import NonFinite
+from training.loopfm.freeze import BATCH, Rows
+from training.loopfm.generation import Generation, coexisting, load
+from training.reader import Reader
+from training.reader import Rows as Examples
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from features.home import Home
+    from features.tables import Tables
+
+STAMP = pa.timestamp("us", tz="UTC")
+SCHEMA = pa.schema(
+    [
+        ("ds", pa.string()),
+        ("fm_generation", pa.string()),
+        ("impression_id", pa.int64()),
+        ("user_id", pa.int64()),
+        ("surface", pa.string()),
+        ("request_ts", STAMP),
+        ("remembered", pa.bool_()),
+        ("logits", pa.list_(pa.float32())),
+        ("vector", pa.list_(pa.float32())),
+    ]
+)
+
+
+@contextmanager
+def fm_outputs(tables: "Tables", days: Sequence[str]) -> Iterator["tuple[DataFrame, dict[str, int]]"]:
+    """Rows of `fm_outputs` of the given days, and how many each must have; the rows are files while this lasts.
+
+    Raises:
+        GemlineError: no generation yet, or a day of `examples` or `user_history` is not readable.
+    """
+    generations = [load(tables.home, manifest["name"]) for manifest in coexisting(tables.home)]
+    first = tables.world.first_day
+    history = day_range(first, shift(max(days), -1)) or [first]
+    files = day_files(tables, "examples", days), day_files(tables, "user_history", history)
+    readers = {one.ref.name: Reader(Rows(one.schema, *files)) for one in generations}
+    with staged(tables.home, "fm_outputs") as folder:
+        expected = {}
+        for ds in days:
+            parts = []
+            for one in generations:
+                reader = readers[one.ref.name]
+                parts.append(_day(one, reader, reader.examples(ds), ds))
+            rows = pa.concat_tables(parts)
+            expected[ds] = len(rows)
+            pq.write_table(rows, folder / f"{ds}.parquet")
+        yield tables.spark.read.parquet(str(folder)), expected
+
+
+@contextmanager
+def staged(home: "Home", what: str) -> Iterator[Path]:
+    """A folder for files that are on their way into a table."""
+    folder = home.folder("cache") / f"{what}-{uuid.uuid4().hex}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def scored(generation: Generation, reader: Reader, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
+    """Logits float32 [N, T] and vectors float32 [N, d] of rows of its reader."""
+    logits = np.zeros((len(rows), len(generation.schema.tasks)), dtype=np.float32)
+    vectors = np.zeros((len(rows), generation.ref.width), dtype=np.float32)
+    length = generation.gem.config.history_length
+    if len(rows):
+        for positions, batch in reader.batches(rows, generation.schema, BATCH, Compute.alone().share, length):
+            given, vector = generation.outputs(batch)
+            logits[positions], vectors[positions] = given.numpy(), vector.numpy()
+    if not (np.isfinite(logits).all() and np.isfinite(vectors).all()):
+        raise NonFinite(f"generation {generation.ref.name} gives values that are not finite; freeze another one")
+    return logits, vectors
+
+
+def lists(values: np.ndarray) -> pa.Array:
+    """Rows of a float32 matrix [N, w] as a list column."""
+    offsets = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1), pa.float32()))
+
+
+def _day(generation: Generation, reader: Reader, rows: Examples, ds: str) -> pa.Table:
+    logits, vectors = scored(generation, reader, rows)
+    user, columns = rows.columns["user_id"], rows.columns
+    count = len(rows)
+    return pa.table(
+        [
+            pa.array([ds] * count, pa.string()),
+            pa.array([generation.ref.name] * count, pa.string()),
+            pa.array(rows.impression_id, pa.int64()),
+            pa.array(user.values.astype(np.int64), pa.int64(), mask=user.missing),
+            pa.array(columns["surface"].values, pa.string()),
+            pa.array(columns["request_ts"].values, pa.int64()).cast(STAMP),
+            pa.array(kept_numpy(rows.impression_id, columns["keep_rate"].values)),
+            lists(logits),
+            lists(vectors),
+        ],
+        schema=SCHEMA,
+    )
