@@ -56,21 +56,23 @@ def demo(world: str) -> None:
 @click.option("--world", required=True, help="Name of a world, or the path of a world file, which is added first.")
 @click.option("--start", required=True, help="First day of the tables.")
 @click.option("--end", required=True, help="Last day.")
-@click.option("--train-from", help="First day that trains and releases a model; default: only the last day.")
+@click.option("--train-from", help="First day that trains and releases models; default: only the last day.")
 def run(world: str, start: str, end: str, train_from: str | None) -> None:
-    """Run the graph on your own logs: tables of all days in one range run, then models day by day in date order."""
+    """Run the graph on your own logs: tables of all days in one range run, then models day by day in date order.
+
+    The first promoted GEM is frozen as a generation; the verticals follow from the next day on.
+    """
     from features.days import day_range
     from features.worlds import load_world
     from features.worlds.load import add_world
     from orchestration.doctor import require
-    from orchestration.running import run_day, run_range
+    from orchestration.running import run_models, run_range
 
     require(("java", "jars", "packages"))
     name = add_world(Path(world)).name if world.endswith((".yaml", ".yml")) else load_world(world).name
     run_range(name, "tables_job", start, end)
     for ds in day_range(train_from or end, end):
-        run_day(name, "gem_job", ds)
-        click.echo(f"{ds}: done")
+        click.echo(f"{ds}: {', '.join(run_models(name, ds, click.echo))}")
 
 
 @main.group(name="world")
@@ -184,13 +186,32 @@ def report(world: str, day: datetime | None) -> None:
 
 @main.command()
 @click.option("--world", default="complete_journey", show_default=True)
+@click.option("--day", default="", help="Day of a promoted GEM model; default: the newest promoted one.")
+def freeze(world: str, day: str) -> None:
+    """Freeze a promoted GEM as a generation; verticals switch to it after the world's warm-up."""
+    from orchestration.doctor import require
+    from orchestration.freezing import freeze_promoted
+    from orchestration.resources import WorldResource
+
+    require(("java", "jars", "packages"))
+    manifest = freeze_promoted(WorldResource(world_name=world).tables(), day)
+    click.echo(f"{manifest['name']}: GEM of {manifest['ds']}, labels up to {manifest['last_label_day']}")
+
+
+@main.command()
+@click.option("--world", default="complete_journey", show_default=True)
+@click.option("--model", default="gem", show_default=True, help="gem, or a vertical.")
 @click.option("--reason", required=True, help="Kept in the release record.")
-def rollback(world: str, reason: str) -> None:
-    """Point the live GEM release back to the one before it."""
+def rollback(world: str, model: str, reason: str) -> None:
+    """Point the live release of a model back to the one before it; nothing is computed again."""
     from features.home import Home
+    from features.worlds import load_world
     from serving import releases
 
-    release = releases.rollback(Home.of(world).releases, "gem", reason).release
+    loaded, home = load_world(world), Home.of(world)
+    line = model if model == "gem" else loaded.vertical(model).name
+    with home.writing(f"rolling back {line}"):
+        release = releases.rollback(home.releases, line, reason).release
     click.echo(f"live: {release.ds} {release.digest}")
 
 

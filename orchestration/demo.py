@@ -9,9 +9,10 @@ from typing import Any
 from features.errors import GemlineError
 from features.home import Home
 from features.worlds import World, load_world
-from orchestration.assets.lines import GEM, evaluation_file
+from orchestration.assets.lines import evaluations_of
 from orchestration.reporting import report_file
-from orchestration.running import StepTime, run_day, run_once, run_range
+from orchestration.resources import WorldResource
+from orchestration.running import StepTime, run_day, run_judged, run_once, run_range
 
 Say = Callable[[str], None]
 
@@ -36,10 +37,10 @@ def demo(world_name: str, say: Say) -> None:
     say(f"3/6 what the frozen GEM says of {days.frozen}..{days.tables_until}: outputs, memories, precomputed vectors")
     steps += run_range(world_name, "transfer_job", days.frozen, days.tables_until)
     say(f"4/6 {days.models}: GEM continues from {days.frozen}; verticals learn from the generation and go live")
-    steps += _judged(world, "gem_job", days.models, say)
-    steps += _judged(world, "verticals_job", days.models, say)
+    steps += run_judged(world, "gem_job", days.models, say)
+    steps += run_judged(world, "verticals_job", days.models, say)
     say(f"5/6 {days.next}: a whole day, from raw log to live packages")
-    steps += _judged(world, "daily_job", days.next, say)
+    steps += run_judged(world, "daily_job", days.next, say)
     home = Home.of(world_name)
     say(summary(world, home))
     say("\n6/6 a request, scored from the online store and the cache by a live package\n")
@@ -53,29 +54,12 @@ def freezing(world: World, ds: str) -> dict[str, Any]:
     return {"ops": {f"{world.name}__fm_generation": {"config": {"ds": ds}}}}
 
 
-def _judged(world: World, job: str, ds: str, say: Say) -> list[StepTime]:
-    """Run a job of a day; a rejected model ends its run red, which is an outcome to show and no fault of the demo."""
-    try:
-        return run_day(world.name, job, ds)
-    except GemlineError as error:
-        if "rejected" not in {found["decision"]["kind"] for found in _evaluations(world, Home.of(world.name), ds).values()}:
-            raise
-        say(f"{ds}: {error}")
-        return []
-
-
-def _evaluations(world: World, home: Home, ds: str) -> dict[str, dict[str, Any]]:
-    lines = (GEM, *(vertical.name for vertical in world.verticals))
-    files = {line: evaluation_file(home, line, ds) for line in lines}
-    return {line: json.loads(path.read_text(encoding="utf-8")) for line, path in files.items() if path.exists()}
-
-
 def summary(world: World, home: Home) -> str:
     """Decisions and metrics of the demo's days, as Markdown."""
     assert world.demo is not None
     parts = []
     for ds in (world.demo.frozen, world.demo.models, world.demo.next):
-        for line, found in _evaluations(world, home, ds).items():
+        for line, found in evaluations_of(world, home, ds).items():
             decision = found["decision"]
             parts.append(f"\n## {ds} {line}: {decision['kind']} - {decision['reason']}\n")
             # what led there is in the report
@@ -84,14 +68,16 @@ def summary(world: World, home: Home) -> str:
 
 
 def scored_request(world: World, home: Home) -> str:
-    """A known user, an unknown user and an unknown ad, scored by every live vertical."""
+    """A known user, an unknown user and an unknown ad, scored by the first live vertical."""
     from orchestration.scoring import example_request, scored
+    from serving import releases
 
-    answers = []
+    tables = WorldResource(world_name=world.name).tables()
     for vertical in world.verticals:
-        request = example_request(world, home, vertical.name)
-        answers.append(f"{json.dumps(request)}\n{json.dumps(scored(world, home, request), indent=1)}")
-    return "\n".join(answers)
+        if releases.live(home.releases, vertical.name):
+            request = example_request(tables, vertical.name)
+            return f"{json.dumps(request)}\n\n{json.dumps(scored(world, home, request), indent=1)}"
+    return "no vertical is live: none was promoted, and the report says why"
 
 
 def _where_time_went(steps: list[StepTime], total: float) -> str:

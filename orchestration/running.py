@@ -5,7 +5,7 @@ One process means one JVM for a whole range of tables and for any number of days
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,11 @@ from dagster._core.storage.tags import (
 )
 
 from features.errors import GemlineError
+from features.home import Home
+from features.worlds import World, load_world
+from orchestration.assets.lines import GEM, evaluations_of
 from orchestration.definitions import build
+from serving import releases
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,51 @@ def run_once(world_name: str, job: str, run_config: Mapping[str, Any]) -> list[S
         GemlineError: as `run_range`.
     """
     return _recorded(world_name, job, "once", run_config=run_config)
+
+
+def run_judged(world: World, job: str, ds: str, say: Callable[[str], None]) -> list[StepTime]:
+    """Run a job of a day; a rejected model ends its run red, which is an outcome to tell and no fault.
+
+    Raises:
+        GemlineError: the run failed for another reason.
+    """
+    try:
+        return run_day(world.name, job, ds)
+    except GemlineError as error:
+        judged = evaluations_of(world, Home.of(world.name), ds).values()
+        if "rejected" not in {found["decision"]["kind"] for found in judged}:
+            raise
+        say(f"{ds}: {error}")
+        return []
+
+
+def run_models(world_name: str, ds: str, say: Callable[[str], None]) -> list[str]:
+    """Everything after the tables of a day: GEM, its first generation, transfer, and verticals once they can learn.
+
+    Returns:
+        The jobs that ran.
+
+    Raises:
+        GemlineError: a run failed for another reason than a rejected model.
+    """
+    from training.loopfm.generation import manifests
+
+    world, home = load_world(world_name), Home.of(world_name)
+    run_judged(world, "gem_job", ds, say)
+    done = ["gem_job"]
+    if not world.verticals:
+        return done
+    if not manifests(home):
+        if releases.live(home.releases, GEM) is None:
+            return done
+        run_once(world_name, "generation_job", {})
+        done.append("generation_job")
+    run_day(world_name, "transfer_job", ds)
+    done.append("transfer_job")
+    if min(manifest["ds"] for manifest in manifests(home)) < ds:
+        run_judged(world, "verticals_job", ds, say)
+        done.append("verticals_job")
+    return done
 
 
 def execute(

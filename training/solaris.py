@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from features.days import day_range, shift
 from features.solaris import user_means
-from features.transform.columns import Column
 from training.chain import day_files
 from training.loopfm.freeze import Rows
 from training.loopfm.generation import Generation, coexisting, load
@@ -130,7 +129,7 @@ def _run(generation: Generation, reader: Reader, ds: str, files: DayFiles) -> pa
 
 def _ads(files: DayFiles, impression: np.ndarray, ds: str) -> np.ndarray:
     """Ad id of each row, whether or not ads are a categorical feature of the world."""
-    columns: dict[str, Column] = read_columns(files, ["impression_id", "ad_id"], "solaris features", ds)
+    columns = read_columns(files, ["impression_id", "ad_id"], "solaris features", ds)
     order = np.argsort(columns["impression_id"].values, kind="stable")
     found: np.ndarray = columns["ad_id"].values[order]
     assert (columns["impression_id"].values[order] == impression).all()

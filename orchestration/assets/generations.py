@@ -22,9 +22,7 @@ def generation_assets(world: World) -> Sequence[dg.AssetsDefinition]:
     """Assets fm_generation (made on request, not by each retrain) and fm_outputs."""
     common: dict[str, Any] = {"group_name": "transfer", "owners": ["team:ads-ranking"]}
 
-    @dg.asset(
-        key=asset_key(world, "fm_generation"), deps=[asset_key(world, "gem_release")], kinds={"torch"}, **common
-    )
+    @dg.asset(key=asset_key(world, "fm_generation"), deps=[asset_key(world, "gem_release")], kinds={"torch"}, **common)
     def fm_generation(
         context: dg.AssetExecutionContext, config: Freezing, gemline: WorldResource
     ) -> dg.MaterializeResult:

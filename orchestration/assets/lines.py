@@ -139,6 +139,13 @@ def evaluation_file(home: Home, line: str, ds: str) -> Path:
     return home.releases / line / "evaluations" / f"{ds}.json"
 
 
+def evaluations_of(world: World, home: Home, ds: str) -> dict[str, dict[str, Any]]:
+    """Judgements of a day by line, of the lines that were judged."""
+    lines = (GEM, *(vertical.name for vertical in world.verticals))
+    files = {line: evaluation_file(home, line, ds) for line in lines}
+    return {line: json.loads(path.read_text(encoding="utf-8")) for line, path in files.items() if path.exists()}
+
+
 def trained(home: Home, line: str, ds: str) -> tuple[Path, dict[str, Any]]:
     """Folder and manifest of the newest committed attempt at a line's day.
 

@@ -48,9 +48,7 @@ def solaris_assets(world: World) -> Sequence[dg.AssetsDefinition]:
 
     runs = dg.AssetDep(solaris_vectors, partition_mapping=day_before())
 
-    @dg.asset(
-        **table_options(world, "solaris_train_vectors", "solaris", deps=[asset_key(world, "examples"), runs])
-    )
+    @dg.asset(**table_options(world, "solaris_train_vectors", "solaris", deps=[asset_key(world, "examples"), runs]))
     def solaris_train_vectors(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
         """The vector that each request would have been answered with, or none: training sees what serving will."""
         from features.solaris import expected_train_rows, train_vectors

@@ -168,9 +168,11 @@ def test_candidates_are_read_and_published_with_the_instant_of_their_run(
     tables = Tables(spark, world, Home(tmp_path))
     days = DAYS[:3]
     tables.publish("impressions", frame(spark, IMPRESSIONS, [{**shown(10, ds), "user_id": 1} for ds in days[:2]]), days)
-    tables.publish("events", frame(spark, EVENTS, [event(1, 10, ds) for ds in days[1:]]), days)
+    # what arrived on the first day has not happened yet
+    happened = [event(1, 10, days[0], f"{days[1]} 17:00:00"), *(event(1, 10, ds) for ds in days[1:])]
+    tables.publish("events", frame(spark, EVENTS, happened), days)
     results = tables.publish("solaris_candidates", candidates(spark, world, days, tables), days)
-    # on the first day nobody is active: an ordinary day without rows
+    # nobody is active yet: an ordinary day without rows
     assert [(result.verdict, result.rows) for result in results] == [("closed", 0), ("passed", 1), ("passed", 1)]
     again = tables.publish("solaris_candidates", candidates(spark, world, days[2:], tables), days[2:])
     assert not again[0].changed

@@ -13,8 +13,8 @@ import torch
 
 from training import parallel
 from training.checkpoint import Attempt, save
-from training.loop import build, score, train_on
 from training.compute import Compute, join, leave
+from training.loop import build, score, train_on
 from training.plan import ModelRef, Plan
 from training.quiet import quiet
 from training.reader import Reader
@@ -55,7 +55,10 @@ def main(plan_path: str, folder: str, out: str) -> None:
         parallel.SHARDINGS = ways
         trainee = build(plan.schema, plan.recipe, plan.seed + 1, compute)
         trainee.load(ModelRef(folder, ""))
-        np.save(Path(out) / f"scores_{ways[0]}_{compute.rank}.npy", score(trainee, reader, reader.gate(reader.plan.partition)))
+        np.save(
+            Path(out) / f"scores_{ways[0]}_{compute.rank}.npy",
+            score(trainee, reader, reader.gate(reader.plan.partition)),
+        )
         attempt = Attempt(Path(out) / ways[0], 1)
         save(trainee.tensors() | trainee.touches(), attempt)
     list(train_on(trainee, reader, reader.labelled(plan.partition), "on"))

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from training.compute import Compute
 from training.finite import NonFinite, require_finite
 from training.loop import Trainee, build, score, train_on, train_step
-from training.compute import Compute
 from training.plan import Plan
 from training.reader import Reader, Share
 

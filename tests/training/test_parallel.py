@@ -15,8 +15,8 @@ import torch
 
 from training import checkpoint, dcp_json
 from training.checkpoint import Attempt
-from training.loop import Trainee, build, score, train_on
 from training.compute import Compute, agreed, summed
+from training.loop import Trainee, build, score, train_on
 from training.parallel import average_gradients
 from training.plan import ModelRef, Plan
 from training.reader import Reader

@@ -15,8 +15,8 @@ import torch
 
 from features.errors import GemlineError
 from training import checkpoint, dcp_json
-from training.finite import NonFinite
 from training.compute import Compute
+from training.finite import NonFinite
 from training.plan import ModelRef, Plan
 from training.run import train
 

@@ -65,7 +65,7 @@ class Arm:
             lesson = distillation_loss(logits.taught, transfer.teacher, transfer.taught, batch.keep_rate)
             total = labels + self.recipe.distill_weight * lesson
         if not torch.isfinite(total):
-            raise NonFinite(f"{where}: the loss is {float(total)}; {mend()}")
+            raise NonFinite(f"{where}: the loss is {float(total.detach())}; {mend()}")
         self.adagrad.zero_grad(set_to_none=True)
         # without a label and a lesson nothing depends on the weights
         if total.requires_grad:
@@ -76,7 +76,7 @@ class Arm:
         if not np.isfinite(norm := self.dense.step()):
             raise NonFinite(f"{where}: the norm of the dense gradient is {norm}; {mend()}")
         self.adagrad.step()
-        return float(labels)
+        return float(labels.detach())
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights and optimizer state by canonical name; loading into them restores."""

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -217,16 +218,34 @@ def test_readers_see_one_whole_run_while_the_next_is_published(cache: VectorCach
             seen.add(number)
 
     publish(0)
-    readers = [threading.Thread(target=read) for _ in range(4)]
-    for reader in readers:
-        reader.start()
-    for number in range(1, runs):
-        publish(number)
-    stop.set()
-    for reader in readers:
-        reader.join(60)
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read) for _ in range(4)]
+        try:
+            for number in range(1, runs):
+                publish(number)
+        finally:
+            stop.set()
+    # a reader that raised says so here
+    assert [reader.result() for reader in readers] == [None] * 4
     assert not faults, faults[:3]
     assert len(seen) > 1
+
+
+def test_an_answer_is_one_snapshot_from_its_run_to_its_rows(cache: VectorCache, tmp_path: Path) -> None:
+    cache.publish_run(G, 100, [("feed", 1, 10, vector(1))])
+    writer = VectorCache(tmp_path / "vectors.db", LIFE)
+    pushed_out: list[int] = []
+
+    def meanwhile(statement: str) -> None:
+        # the run is chosen, its rows are not read yet: two newer ones push it out
+        if "FROM exact_vectors" in statement and not pushed_out:
+            pushed_out.extend((200, 300))
+            for run_us in pushed_out:
+                assert writer.publish_run(G, run_us, [("feed", 1, 10, vector(2))])
+
+    cache._connection().set_trace_callback(meanwhile)
+    assert [value(entry) for entry in cache.lookup(G, "feed", 1, [10], 400)] == [1]
+    assert pushed_out and [value(entry) for entry in cache.lookup(G, "feed", 1, [10], 400)] == [2]
 
 
 MEMORIES = [
