@@ -132,9 +132,7 @@ def require_parity(loaded: ServedModel, stored: Mapping[str, Tensor]) -> float:
     """
     raw, expected = unpack_inputs(stored, loaded.manifest["surfaces"])
     if not len(expected):
-        raise PackageError(
-            f"package of {loaded.manifest['vertical']} has no parity rows; export a day that has some"
-        )
+        raise PackageError(f"package of {loaded.manifest['vertical']} has no parity rows; export a day that has some")
     difference = float(np.abs(loaded.score(*loaded.inputs(raw)) - expected).max())
     if not difference <= PARITY:
         raise PackageError(

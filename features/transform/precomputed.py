@@ -4,14 +4,13 @@ import numpy as np
 
 
 def user_means(
-    surface: np.ndarray, user_id: np.ndarray, ad_id: np.ndarray, vectors: np.ndarray
+    surface: np.ndarray, user_id: np.ndarray, vectors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean of each user's exact vectors on a surface; the same numbers in whatever order the rows come.
 
     Args:
         surface: text [N].
         user_id: int64 [N].
-        ad_id: int64 [N], unique within a (surface, user).
         vectors: float32 [N, d] of one generation and run.
 
     Returns:
@@ -19,9 +18,10 @@ def user_means(
     """
     names, code = np.unique(np.asarray(surface, dtype=str), return_inverse=True)
     users = np.asarray(user_id, dtype=np.int64)
-    # sums of floating-point numbers depend on their order, and rows come in any
-    order = np.lexsort((np.asarray(ad_id, dtype=np.int64), users, code))
-    code, users, sorted_vectors = code[order], users[order], np.asarray(vectors)[order].astype(np.float64)
+    # sums of floating-point numbers depend on their order, and rows come in any: the vectors order themselves
+    exact = np.asarray(vectors, dtype=np.float64)
+    order = np.lexsort((*exact.T, users, code))
+    code, users, sorted_vectors = code[order], users[order], exact[order]
     if not len(order):
         return names, users, sorted_vectors.astype(np.float32)
     starts = np.flatnonzero(np.append(True, (np.diff(code) != 0) | (users[1:] != users[:-1])))

@@ -62,11 +62,12 @@ class Candidate(BaseModel):
     """An ad to score."""
 
     ad_id: Id = None
+    user_id: Id = Field(default=None, description="where it is not the request's user")
     context: dict[str, Id] = Field(default={}, description="values of this ad; they win over those of the request")
 
 
 class ScoreRequest(BaseModel):
-    """One user, one surface, up to a thousand ads."""
+    """One surface, up to a thousand ads, of one user unless an ad names another."""
 
     vertical: str = Field(max_length=100, description="which model answers")
     surface: str | None = Field(
@@ -82,15 +83,17 @@ class ScoreRequest(BaseModel):
 
 @dataclass(frozen=True)
 class Asked:
-    """A request in the terms of the tables: ids instead of text, one surface, one context an ad.
+    """One user's part of a request in the terms of the tables: ids instead of text, one context an ad.
 
     Attributes:
+        places: of the candidates in the request.
         surface: name.
         user_id: None when it is missing.
         ad_ids: one a candidate.
         contexts: column `context_...` -> id, one a candidate.
     """
 
+    places: tuple[int, ...]
     surface: str
     user_id: int | None
     ad_ids: tuple[int | None, ...]
@@ -124,8 +127,8 @@ def validated(data: Any) -> ScoreRequest:
         raise RequestError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> Asked:
-    """What the request asks for.
+def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> list[Asked]:
+    """What the request asks for, a part a user.
 
     Args:
         request: as read.
@@ -141,14 +144,21 @@ def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> 
     if surface not in surfaces:
         raise RequestError(f"surface: vertical {request.vertical} has none of that name; known: {_list(surfaces)}")
     shared = _context(request.context, "context", world)
-    return Asked(
-        surface=surface,
-        user_id=_id(request.user_id, "integers"),
-        ad_ids=tuple(_id(ad.ad_id, "integers") for ad in request.ads),
-        contexts=tuple(
-            {**shared, **_context(ad.context, f"ads.{index}.context", world)} for index, ad in enumerate(request.ads)
-        ),
-    )
+    places: dict[int | None, list[int]] = {}
+    for place, ad in enumerate(request.ads):
+        user = ad.user_id if "user_id" in ad.model_fields_set else request.user_id
+        places.setdefault(_id(user, "integers"), []).append(place)
+    contexts = [{**shared, **_context(ad.context, f"ads.{at}.context", world)} for at, ad in enumerate(request.ads)]
+    return [
+        Asked(
+            places=tuple(own),
+            surface=surface,
+            user_id=user_id,
+            ad_ids=tuple(_id(request.ads[place].ad_id, "integers") for place in own),
+            contexts=tuple(contexts[place] for place in own),
+        )
+        for user_id, own in places.items()
+    ]
 
 
 def _context(given: Mapping[str, Raw], place: str, world: World) -> dict[str, int | None]:

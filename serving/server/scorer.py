@@ -5,6 +5,7 @@ The foundation model has no part in it: what it knew was computed before, and is
 
 import math
 import threading
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,16 +20,19 @@ from serving.server.columns import Rows, rows_of_request
 from serving.server.knowledge import Knowledge, knowledge_of
 from serving.server.live import LivePackages, Snapshot
 from serving.server.metrics import Metrics
-from serving.server.requests import ScoreRequest, instant_of, resolved
+from serving.server.requests import Asked, ScoreRequest, instant_of, resolved
 from serving.solaris.cache import VectorCache
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from features.home import Home
     from features.worlds.schema import World
     from serving.package import ServedModel
     from serving.server.live import Load
+    from serving.server.requests import Candidate
 
 
 class Scorer:
@@ -60,8 +64,33 @@ class Scorer:
             GemlineError: the world has no published day, or its feature store is stale.
         """
         snapshot = self.live.snapshot(request.vertical)
-        asked = resolved(request, self.world, self.world.vertical(request.vertical).surfaces)
+        parts = resolved(request, self.world, self.world.vertical(request.vertical).surfaces)
         at = self._instant(request.request_ts)
+        scores: dict[int, ScoredAd] = {}
+        missing: dict[str, Counter[str]] = {}
+        for asked in parts:
+            answers, faults = self._part(snapshot, request, asked, at)
+            scores |= dict(zip(asked.places, answers, strict=True))
+            for view, reasons in faults.items():
+                missing.setdefault(view, Counter()).update(reasons)
+        answer = Answer(
+            world=self.world.name,
+            vertical=request.vertical,
+            surface=parts[0].surface,
+            digest=snapshot.digest,
+            model_digest=snapshot.model_digest,
+            generation=snapshot.generation,
+            request_ts=at.isoformat(),
+            scores=[scores[place] for place in range(len(request.ads))],
+            missing={view: dict(reasons) for view, reasons in missing.items()},
+        )
+        self.metrics.observe(answer)
+        return answer
+
+    def _part(
+        self, snapshot: Snapshot, request: ScoreRequest, asked: Asked, at: datetime
+    ) -> tuple[list[ScoredAd], dict[str, dict[str, int]]]:
+        """Scores of one user's candidates, and what was missing of their features."""
         users = [] if asked.user_id is None else [asked.user_id]
         ads = list(dict.fromkeys(ad for ad in asked.ad_ids if ad is not None))
         found = self._features().features(users, ads, at)
@@ -69,19 +98,8 @@ class Scorer:
         width = int(snapshot.model.manifest["width"])
         known = knowledge_of(self._cache, snapshot.generation, width, asked, micros(at))
         scored = self._scored(snapshot, rows, known)
-        answer = Answer(
-            world=self.world.name,
-            vertical=request.vertical,
-            surface=asked.surface,
-            digest=snapshot.digest,
-            model_digest=snapshot.model_digest,
-            generation=known.generation,
-            request_ts=at.isoformat(),
-            scores=_ads(request, rows, known, scored, snapshot.model),
-            missing=found.missing,
-        )
-        self.metrics.observe(answer)
-        return answer
+        candidates = [request.ads[place] for place in asked.places]
+        return _ads(candidates, rows, known, scored, snapshot.model), found.missing
 
     def warm_up(self) -> None:
         """Load now what the first request would wait for; what is not ready yet is left to it."""
@@ -113,13 +131,13 @@ class Scorer:
 
 
 def _ads(
-    request: ScoreRequest, rows: Rows, known: Knowledge, scored: "np.ndarray", model: "ServedModel"
+    asked: "Sequence[Candidate]", rows: Rows, known: Knowledge, scored: "np.ndarray", model: "ServedModel"
 ) -> list[ScoredAd]:
     """The answer's rows; what is not finite becomes the package's base rate, or null when it has none."""
     tasks = model.schema.task_names
     base_rates = model.manifest.get("base_rates", {})
     answers = []
-    for ad, ad_known, source, numbers in zip(request.ads, rows.ad_known, known.sources, scored.tolist(), strict=True):
+    for ad, ad_known, source, numbers in zip(asked, rows.ad_known, known.sources, scored.tolist(), strict=True):
         given = dict(zip(tasks, numbers, strict=True))
         replaced = [task for task, number in given.items() if not math.isfinite(number)]
         answers.append(

@@ -33,7 +33,7 @@ def request(user: Any, ads: list[Any]) -> ScoreRequest:
 
 
 def raw_inputs(home: Home, given: ScoreRequest) -> RawInputs:
-    asked = resolved(given, WORLD, VERTICAL.surfaces)
+    [asked] = resolved(given, WORLD, VERTICAL.surfaces)
     users = [asked.user_id] if asked.user_id is not None else []
     found = OnlineStore(WORLD, home).features(users, [10, 11, 12], NOW)
     rows = rows_of_request(WORLD, asked, NOW, found)

@@ -36,7 +36,7 @@ def request(**changes: Any) -> dict[str, Any]:
 )
 def test_an_id_is_read_by_the_rule_of_the_ingest(value: Any, expected: int | None) -> None:
     body = json.dumps(request(user_id=value, ads=[{"ad_id": value}], context={"device": value}))
-    asked = resolved(read_request(body), WORLD, ("feed",))
+    [asked] = resolved(read_request(body), WORLD, ("feed",))
     assert (asked.user_id, asked.ad_ids) == (expected, (expected,))
     assert asked.contexts == ({"context_device": expected},)
 
@@ -87,13 +87,13 @@ def test_what_is_no_request_is_refused(body: bytes) -> None:
 
 
 def test_missing_keys_are_missing_values() -> None:
-    asked = resolved(validated({"vertical": "feed_click", "ads": [{}], "extra": {"a": 1}}), WORLD, ("feed",))
+    [asked] = resolved(validated({"vertical": "feed_click", "ads": [{}], "extra": {"a": 1}}), WORLD, ("feed",))
     assert (asked.user_id, asked.ad_ids, asked.contexts) == (None, (None,), ({},))
 
 
 def test_the_surface_may_be_left_out_only_where_it_is_clear() -> None:
-    assert resolved(validated(request()), WORLD, ("feed",)).surface == "feed"
-    assert resolved(validated(request(surface="story")), WORLD, ("feed", "story")).surface == "story"
+    assert resolved(validated(request()), WORLD, ("feed",))[0].surface == "feed"
+    assert resolved(validated(request(surface="story")), WORLD, ("feed", "story"))[0].surface == "story"
     with pytest.raises(RequestError, match="surface: vertical feed_click has 2, name one of feed, story"):
         resolved(validated(request()), WORLD, ("feed", "story"))
     with pytest.raises(RequestError, match="surface: vertical feed_click has none of that name; known: feed"):
@@ -111,9 +111,19 @@ def test_unknown_context_is_refused_with_the_known_names() -> None:
 def test_codes_that_a_source_hashes_are_hashed_here_too(code: Any) -> None:
     """`display` of the shipped log is xxhash64 of its text, also where that is a digit; a store is a number."""
     given = validated(request(context={"display": code, "store": "367", "mailer": ""}))
-    asked = resolved(given, JOURNEY, ("mailer",))
+    [asked] = resolved(given, JOURNEY, ("mailer",))
     assert asked.contexts[0] == {
         "context_display": string_id("1"),
         "context_store": 367,
         "context_mailer": None,
     }
+
+
+def test_an_ad_may_name_another_user_or_none() -> None:
+    ads = [{"ad_id": 1}, {"ad_id": 2, "user_id": 9}, {"ad_id": 3, "user_id": None}, {"ad_id": 4}]
+    parts = resolved(validated(request(user_id=7, ads=ads)), WORLD, ("feed",))
+    assert [(part.user_id, part.places, part.ad_ids) for part in parts] == [
+        (7, (0, 3), (1, 4)),
+        (9, (1,), (2,)),
+        (None, (2,), (3,)),
+    ]

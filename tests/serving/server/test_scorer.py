@@ -60,6 +60,17 @@ def test_a_known_pair_scores_the_same_alone(served: Scorer) -> None:
         assert click(ask(served, 1, [ad]).scores[0]) == pytest.approx(click(mixed[place]), abs=1e-6)
 
 
+def test_five_kinds_of_pairs_in_one_request(served: Scorer) -> None:
+    """B22: known, new user, new ad, both new, and a known pair whose vector was never computed."""
+    pairs = [(1, 10), ("new", 10), (1, 12), ("new", 12), (BIG, 11)]
+    ads = [{"ad_id": ad, "user_id": user} for user, ad in pairs]
+    scores = served.score(validated({"vertical": FEED, "user_id": 99, "ads": ads})).scores
+    assert [ad.known for ad in scores] == ["hit", "fallback_user", "fallback_ad", "fallback_both", "hit"]
+    assert [ad.source for ad in scores] == ["exact", "none", "user", "none", "none"]
+    for (user, ad), together in zip(pairs, scores, strict=True):
+        assert click(ask(served, user, [ad]).scores[0]) == pytest.approx(click(together), abs=1e-6)
+
+
 def test_a_pair_without_any_vector_is_scored_without_one(served: Scorer) -> None:
     answer = ask(served, BIG, [10])
     assert (answer.scores[0].known, answer.scores[0].source) == ("hit", "none")
