@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from features.days import day_range, shift
-from features.solaris import user_means
+from features.transform.precomputed import user_means
 from training.chain import day_files
 from training.loopfm.freeze import Rows
 from training.loopfm.generation import Generation, coexisting, load
