@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from features.clock import run_instant
 from features.days import day_bounds, day_range, micros, micros_of, shift
 from features.instants import local_day
-from features.transform.precomputed import user_means as user_means
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -148,8 +148,8 @@ def vertical_tiny() -> Recipe:
         name="vertical_tiny",
         kind="vertical",
         model=model,
-        dense_lr=0.01,
-        batch_size=32,
+        dense_lr=0.003,
+        batch_size=16,
         score_batch_size=256,
         warmup_steps=4,
     )

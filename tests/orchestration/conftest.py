@@ -11,6 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from features.home import Home
+from features.store.repo import apply
 from features.worlds import load_world
 from orchestration.definitions import build
 from orchestration.publishing import asset_key
@@ -36,7 +38,7 @@ def materialize(instance: dg.DagsterInstance, name: str, ds: str, **how: object)
 
 def _stage(before: Path | None, root: Path, job: str, **how: object) -> Path:
     if before is not None:
-        shutil.copytree(before, root, dirs_exist_ok=True)
+        _moved(before, root)
     previous = os.environ["GEMLINE_HOME"]
     os.environ["GEMLINE_HOME"] = str(root)
     try:
@@ -46,6 +48,14 @@ def _stage(before: Path | None, root: Path, job: str, **how: object) -> Path:
     finally:
         os.environ["GEMLINE_HOME"] = previous
     return root
+
+
+def _moved(stage: Path, root: Path) -> None:
+    """Copy a home and apply its feature store anew, since the registry names the place of the tables."""
+    shutil.copytree(stage, root, dirs_exist_ok=True)
+    home = Home(root / "tiny")
+    if (home.registry / "registry.db").exists():
+        apply(load_world("tiny"), home)
 
 
 @pytest.fixture(scope="session")
@@ -66,8 +76,22 @@ def judged_root(featured_root: Path, tmp_path_factory: pytest.TempPathFactory) -
     return _stage(featured_root, tmp_path_factory.mktemp("judged"), "gem_job", partition_key=COLD)
 
 
+@pytest.fixture(scope="session")
+def frozen_root(featured_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """GEM of the second day, frozen, and what it says of the days up to the cold one."""
+    root = _stage(featured_root, tmp_path_factory.mktemp("frozen"), "gem_job", partition_key=SECOND)
+    _stage(None, root, "generation_job")
+    return _stage(None, root, "transfer_job", first=SECOND, last=COLD)
+
+
+@pytest.fixture(scope="session")
+def served_root(frozen_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """And the verticals of the cold day, live."""
+    return _stage(frozen_root, tmp_path_factory.mktemp("served"), "verticals_job", partition_key=COLD)
+
+
 def _copied(stage: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(stage, target)
+    _moved(stage, target)
     monkeypatch.setenv("GEMLINE_HOME", str(target))
     return target
 
@@ -88,6 +112,18 @@ def featured(featured_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def judged(judged_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of `judged_root`, as `GEMLINE_HOME` of this test."""
     return _copied(judged_root, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def frozen(frozen_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `frozen_root`, as `GEMLINE_HOME` of this test."""
+    return _copied(frozen_root, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def served(served_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `served_root`, as `GEMLINE_HOME` of this test."""
+    return _copied(served_root, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from training import checkpoint
 from training.chain import Lineage, day_files, lineage, trainer_plan
 from training.lines import Line
 from training.loopfm import generation as generations
-from training.plan import Plan, TransferPlan
+from training.plan import GenerationRef, Plan, TransferPlan
 from training.recipes import Recipe
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def vertical_plan(tables: "Tables", line: Line, ds: str, recipe: Recipe, seed: i
     pinned = known[pin(outputs, list(known), ds, tables.world.transfer.warm_up, _pinned_by(tables, found.parent))]
     if found.parent and _pinned_by(tables, found.parent) != pinned.name:
         found = replace(found, parent=None)
-    found = replace(found, walk=_walk(found, outputs[pinned.name], ds, look_back))
+    found = replace(found, walk=_walk(found, pinned, outputs[pinned.name], ds, look_back))
     rival = _pinned_by(tables, found.incumbent)
     days = sorted({*outputs[pinned.name], *(outputs.get(rival, []) if rival else [])})
     transfer = TransferPlan(
@@ -105,9 +105,19 @@ def _pinned_by(tables: "Tables", decision: "ModelDecision | None") -> str | None
     return str(checkpoint.manifest_of(tables.home.root / decision.path, decision.digest)["generation"])
 
 
-def _walk(found: Lineage, outputs: Sequence[str], ds: str, look_back: int) -> tuple[str, ...]:
-    """A cold start begins where the generation's outputs do; its own walk otherwise."""
+def _walk(found: Lineage, pinned: GenerationRef, outputs: Sequence[str], ds: str, look_back: int) -> tuple[str, ...]:
+    """A parent's walk goes on; a cold start begins with the first day that the generation may serve.
+
+    Raises:
+        GemlineError: there is no such day before `ds`.
+    """
     if found.parent:
         return found.walk
-    first = max(min(outputs), shift(ds, -look_back))
-    return tuple(day_range(first, shift(ds, -1)))
+    first = max(min(outputs), shift(pinned.last_label_day, 1), shift(ds, -look_back))
+    walk = tuple(day_range(first, shift(ds, -1)))
+    if not walk:
+        raise GemlineError(
+            f"{pinned.name} has seen labels up to {pinned.last_label_day}, so nothing before {ds} may be learned with "
+            "it; choose a later day"
+        )
+    return walk

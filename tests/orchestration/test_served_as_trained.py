@@ -1,0 +1,188 @@
+"""The whole way to a scored request: what the service answers before a day is ingested is what its log shows later.
+
+Also B21: two generations, a promotion in the middle of requests, a rollback, and never a mixture.
+"""
+
+import csv
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from features import clock
+from features.home import Home
+from features.sources.tiny import generate
+from features.store.repo import apply
+from features.transform.transfer import SOURCES
+from features.worlds import load_world
+from orchestration.resources import WorldResource
+from serving import releases
+from serving.server.app import create_app
+from serving.server.columns import rows_of_request
+from serving.server.requests import resolved, validated
+from serving.server.scorer import Scorer
+from tests.orchestration.conftest import COLD, NEXT, run
+
+pytestmark = pytest.mark.assets
+GEMLINE = WorldResource(world_name="tiny")
+WORLD = load_world("tiny")
+VERTICALS = {"feed": "feed_click", "story": "story_click"}
+SAME = 1e-6
+
+
+def home() -> Home:
+    """This test's home, whose feature store is applied where it now lies."""
+    apply(WORLD, GEMLINE.home)
+    return GEMLINE.home
+
+
+def logged(ds: str, since: datetime) -> list[dict[str, str]]:
+    """Rows of the raw log of a day from an instant on."""
+    with (Path(generate.__file__).parent / "log" / "impressions.csv").open(encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["shown_at"].startswith(ds)]
+    return [row for row in rows if datetime.fromisoformat(row["shown_at"]) >= since]
+
+
+def request_of(row: dict[str, str]) -> dict[str, Any]:
+    """A request for what the raw log says was shown."""
+    return {
+        "vertical": VERTICALS[row["placement"]],
+        "user_id": row["user"],
+        "context": {"device": row["device"]},
+        "ads": [{"ad_id": row["ad"]}],
+        "request_ts": row["shown_at"],
+    }
+
+
+def test_a_day_is_served_as_it_is_trained(served: Path, instance: dg.DagsterInstance) -> None:
+    scorer = Scorer(WORLD, home())
+    rows = logged(NEXT, clock.now(WORLD, scorer.home))
+    with TestClient(create_app(scorer)) as client:
+        answers = {int(row["impression_id"]): client.post("/score", json=request_of(row)).json() for row in rows}
+        features = {int(row["impression_id"]): _columns(scorer, row) for row in rows}
+    live = {name: releases.live(scorer.home.releases, name) for name in VERTICALS.values()}
+    assert all(live.values())
+    sources = {answer["scores"][0]["source"] for answer in answers.values()}
+    assert sources == set(SOURCES)  # all of them are met, or equality would say little
+
+    for job in ("tables_job", "transfer_job"):
+        assert run(instance, job, partition_key=NEXT).success
+    run(instance, "verticals_job", partition_key=NEXT)  # a rejected model is an outcome, too
+    tables = GEMLINE.tables()
+    examples = {row["impression_id"]: row for row in tables.read("examples", [NEXT]).collect()}
+    # the log is sampled: what was asked about and not kept has no example
+    kept_rows = {impression: columns for impression, columns in features.items() if impression in examples}
+    assert len(kept_rows) > 50
+    for impression, columns in kept_rows.items():
+        for name, value in columns.items():
+            trained = examples[impression][name]
+            assert value == trained or (value is None and trained is None), (impression, name, value, trained)
+    compared = 0
+    for name in VERTICALS.values():
+        incumbent = tables.decisions.incumbent(name, NEXT)
+        assert incumbent is not None and incumbent.ds == COLD
+        given = tables.read(f"predictions_{name}", [NEXT]).where(f"digest = '{incumbent.digest}'").collect()
+        for row in given:
+            answer = answers.get(row["impression_id"])
+            if answer is None or row["ds"] != NEXT:
+                continue
+            assert answer["model_digest"] == incumbent.digest
+            assert answer["scores"][0]["scores"][row["task"]] == pytest.approx(row["prediction"], abs=SAME)
+            compared += 1
+    assert compared > 50
+
+
+def _columns(scorer: Scorer, row: dict[str, str]) -> dict[str, Any]:
+    """Features that the service gives a model for a row, by the names of `examples`."""
+    request = validated(request_of(row))
+    [asked] = resolved(request, WORLD, (row["placement"],))
+    at = datetime.fromisoformat(row["shown_at"])
+    found = scorer._features().features([asked.user_id] if asked.user_id is not None else [], [asked.ad_ids[0]], at)
+    columns = rows_of_request(WORLD, asked, at, found).columns
+    left_out = {"impression_id", "request_ts"}
+    return {
+        name: None if column.missing[0] else column.values[0]
+        for name, column in columns.items()
+        if name not in left_out
+    }
+
+
+def test_generations_never_mix(served: Path, instance: dg.DagsterInstance) -> None:
+    """B21: a second generation is frozen and half filled, its package promoted under fire, and rolled back."""
+    from orchestration.freezing import freeze_promoted
+    from serving.export import export
+    from training.compute import Compute
+    from training.lines import vertical_line
+    from training.plan import ModelRef
+    from training.recipes import vertical_tiny
+    from training.run import train
+    from training.verticals.planning import vertical_plan
+
+    world_home, name = home(), "feed_click"
+    scorer = Scorer(WORLD, world_home)
+    asked = [request_of(row) for row in logged(NEXT, clock.now(WORLD, world_home)) if row["placement"] == "feed"][:30]
+    with TestClient(create_app(scorer)) as client:
+        before = [client.post("/score", json=request).json() for request in asked]
+        assert run(instance, "gem_job", partition_key=COLD).success
+        tables = GEMLINE.tables()
+        second = freeze_promoted(tables, COLD)["name"]
+        first = before[0]["generation"]
+        assert second != first
+        # its outputs exist, its vectors do not: no run was made for it yet
+        from tests.orchestration.conftest import key
+
+        assert run(instance, "transfer_job", selection=[key("fm_outputs")], partition_key=COLD).success
+        plan = vertical_plan(tables, vertical_line(WORLD, name), NEXT, vertical_tiny(), 7, 4)
+        assert plan.transfer is not None
+        assert plan.transfer.generation.name == second
+        assert plan.parent is None
+        plan_file = Path(plan.output) / "plan.json"
+        plan.write(plan_file)
+        folder = train(plan, Compute.alone(), lambda line: None)
+        from training import checkpoint
+
+        ref = ModelRef(str(folder), checkpoint.manifest_of(folder)["digest"])
+        package = export(ref, plan, world_home.releases / name / "packages")
+        path = package.folder.relative_to(world_home.root).as_posix()
+        release = releases.Release(NEXT, package.manifest["digest"], path)
+
+        def ask(number: int) -> dict[str, Any]:
+            if number == 100:
+                releases.promote(world_home.releases, name, release)
+            return {"at": number % len(asked), **client.post("/score", json=asked[number % len(asked)]).json()}
+
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(ask, range(400)))
+        after = [client.post("/score", json=request).json() for request in asked]
+        belonging = {before[0]["digest"]: (first, before), release.digest: (second, after)}
+        assert {answer["digest"] for answer in answers} == set(belonging)
+        for answer in answers:
+            generation, expected = belonging[answer["digest"]]
+            assert answer["generation"] == generation
+            assert answer["scores"] == expected[answer["at"]]["scores"]
+        # the documented fallback, never a vector of the other generation
+        assert {ad["source"] for answer in after for ad in answer["scores"]} == {"none"}
+        assert {ad["source"] for answer in before for ad in answer["scores"]} > {"none"}
+
+        releases.rollback(world_home.releases, name, "test")
+        again = [client.post("/score", json=request).json() for request in asked]
+        assert again == before
+        assert "gemline_generation_mismatches_total 0.0" in client.get("/metrics").text
+
+
+def test_what_a_vertical_may_not_use_it_does_not_get(served: Path) -> None:
+    """A generation serves examples after its last label only: no walk starts before."""
+    from training.loopfm.generation import manifests
+    from training.plan import Plan
+
+    generation = manifests(GEMLINE.home)[-1]
+    for name in VERTICALS.values():
+        plan = Plan.read(GEMLINE.home.checkpoints / name / COLD / "plan.json")
+        assert plan.transfer is not None
+        assert min(plan.walk) > generation["last_label_day"]
+        assert np.all([ds < COLD for ds in plan.transfer.fm_outputs])
