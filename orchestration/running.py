@@ -151,7 +151,8 @@ def _recorded(world_name: str, job: str, label: str, **how: Any) -> list[StepTim
     if not result.success:
         raise GemlineError(f"{job} of {label} failed: {first_failure(result)}")
     steps = [
-        StepTime(label, step.step_key.split("__")[-1], (step.end_time or 0) - (step.start_time or 0)) for step in stats
+        StepTime(label, "/".join(step.step_key.split("__")[1:]), (step.end_time or 0) - (step.start_time or 0))
+        for step in stats
     ]
     spent = sum(step.seconds for step in steps)
     return [*steps, StepTime(label, "(between steps)", max(time.time() - started - spent, 0.0))]

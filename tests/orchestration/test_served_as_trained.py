@@ -5,7 +5,7 @@ Also B21: two generations, a promotion in the middle of requests, a rollback, an
 
 import csv
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from serving.server.app import create_app
 from serving.server.columns import rows_of_request
 from serving.server.requests import resolved, validated
 from serving.server.scorer import Scorer
-from tests.orchestration.conftest import COLD, NEXT, run
+from tests.orchestration.conftest import COLD, NEXT, key, run
 
 pytestmark = pytest.mark.assets
 GEMLINE = WorldResource(world_name="tiny")
 WORLD = load_world("tiny")
 VERTICALS = {"feed": "feed_click", "story": "story_click"}
 SAME = 1e-6
+DAY = timedelta(hours=24)
 
 
 def home() -> Home:
@@ -114,8 +115,48 @@ def _columns(scorer: Scorer, row: dict[str, str]) -> dict[str, Any]:
 
 def test_generations_never_mix(served: Path, instance: dg.DagsterInstance) -> None:
     """B21: a second generation is frozen and half filled, its package promoted under fire, and rolled back."""
+    world_home, name = home(), "feed_click"
+    assert run(instance, "tables_job", partition_key=NEXT).success
+    # what the log shows of the newest day is asked for again, now
+    shown = [request_of(row) for row in logged(NEXT, clock.now(WORLD, world_home) - DAY) if row["placement"] == "feed"]
+    asked = [{key: value for key, value in request.items() if key != "request_ts"} for request in shown[:30]]
+    with TestClient(create_app(Scorer(WORLD, world_home))) as client:
+
+        def score(request: dict[str, Any]) -> dict[str, Any]:
+            return dict(client.post("/score", json=request).json())
+
+        before = [score(request) for request in asked]
+        second = _second_package(instance, name)
+
+        def ask(number: int) -> tuple[int, dict[str, Any]]:
+            if number == 100:
+                releases.promote(world_home.releases, name, second)
+            return number % len(asked), score(asked[number % len(asked)])
+
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(ask, range(400)))
+        after = [score(request) for request in asked]
+        expected = {found[0]["digest"]: found for found in (before, after)}
+        assert after[0]["digest"] == second.digest
+        assert after[0]["generation"] != before[0]["generation"]
+        assert {answer["digest"] for _, answer in answers} == set(expected)
+        for place, answer in answers:
+            assert answer["generation"] == expected[answer["digest"]][0]["generation"]
+            assert answer["scores"] == expected[answer["digest"]][place]["scores"]
+        # no run of the second one was made: the documented fallback, never a vector of the other generation
+        assert {ad["source"] for answer in after for ad in answer["scores"]} == {"none"}
+        assert {ad["source"] for answer in before for ad in answer["scores"]} > {"none"}
+
+        releases.rollback(world_home.releases, name, "test")
+        assert [score(request) for request in asked] == before
+        assert "gemline_generation_mismatches_total 0.0" in client.get("/metrics").text
+
+
+def _second_package(instance: dg.DagsterInstance, name: str) -> releases.Release:
+    """A vertical of another generation, which has outputs of one day and no precomputed vectors."""
     from orchestration.freezing import freeze_promoted
     from serving.export import export
+    from training import checkpoint
     from training.compute import Compute
     from training.lines import vertical_line
     from training.plan import ModelRef
@@ -123,56 +164,18 @@ def test_generations_never_mix(served: Path, instance: dg.DagsterInstance) -> No
     from training.run import train
     from training.verticals.planning import vertical_plan
 
-    world_home, name = home(), "feed_click"
-    scorer = Scorer(WORLD, world_home)
-    asked = [request_of(row) for row in logged(NEXT, clock.now(WORLD, world_home)) if row["placement"] == "feed"][:30]
-    with TestClient(create_app(scorer)) as client:
-        before = [client.post("/score", json=request).json() for request in asked]
-        assert run(instance, "gem_job", partition_key=COLD).success
-        tables = GEMLINE.tables()
-        second = freeze_promoted(tables, COLD)["name"]
-        first = before[0]["generation"]
-        assert second != first
-        # its outputs exist, its vectors do not: no run was made for it yet
-        from tests.orchestration.conftest import key
-
-        assert run(instance, "transfer_job", selection=[key("fm_outputs")], partition_key=COLD).success
-        plan = vertical_plan(tables, vertical_line(WORLD, name), NEXT, vertical_tiny(), 7, 4)
-        assert plan.transfer is not None
-        assert plan.transfer.generation.name == second
-        assert plan.parent is None
-        plan_file = Path(plan.output) / "plan.json"
-        plan.write(plan_file)
-        folder = train(plan, Compute.alone(), lambda line: None)
-        from training import checkpoint
-
-        ref = ModelRef(str(folder), checkpoint.manifest_of(folder)["digest"])
-        package = export(ref, plan, world_home.releases / name / "packages")
-        path = package.folder.relative_to(world_home.root).as_posix()
-        release = releases.Release(NEXT, package.manifest["digest"], path)
-
-        def ask(number: int) -> dict[str, Any]:
-            if number == 100:
-                releases.promote(world_home.releases, name, release)
-            return {"at": number % len(asked), **client.post("/score", json=asked[number % len(asked)]).json()}
-
-        with ThreadPoolExecutor(4) as pool:
-            answers = list(pool.map(ask, range(400)))
-        after = [client.post("/score", json=request).json() for request in asked]
-        belonging = {before[0]["digest"]: (first, before), release.digest: (second, after)}
-        assert {answer["digest"] for answer in answers} == set(belonging)
-        for answer in answers:
-            generation, expected = belonging[answer["digest"]]
-            assert answer["generation"] == generation
-            assert answer["scores"] == expected[answer["at"]]["scores"]
-        # the documented fallback, never a vector of the other generation
-        assert {ad["source"] for answer in after for ad in answer["scores"]} == {"none"}
-        assert {ad["source"] for answer in before for ad in answer["scores"]} > {"none"}
-
-        releases.rollback(world_home.releases, name, "test")
-        again = [client.post("/score", json=request).json() for request in asked]
-        assert again == before
-        assert "gemline_generation_mismatches_total 0.0" in client.get("/metrics").text
+    assert run(instance, "gem_job", partition_key=COLD).success
+    tables = GEMLINE.tables()
+    generation = freeze_promoted(tables, COLD)["name"]
+    assert run(instance, "transfer_job", selection=[key("fm_outputs")], partition_key=COLD).success
+    plan = vertical_plan(tables, vertical_line(WORLD, name), NEXT, vertical_tiny(), 7, 4)
+    assert plan.transfer is not None
+    assert plan.transfer.generation.name == generation
+    assert plan.parent is None  # another generation's vectors mean something else
+    folder = train(plan, Compute.alone(), lambda line: None)
+    ref = ModelRef(str(folder), checkpoint.manifest_of(folder)["digest"])
+    package = export(ref, plan, tables.home.releases / name / "packages")
+    return releases.Release(NEXT, package.manifest["digest"], package.folder.relative_to(tables.home.root).as_posix())
 
 
 def test_what_a_vertical_may_not_use_it_does_not_get(served: Path) -> None:
