@@ -151,11 +151,15 @@ def _recorded(world_name: str, job: str, label: str, **how: Any) -> list[StepTim
     if not result.success:
         raise GemlineError(f"{job} of {label} failed: {first_failure(result)}")
     steps = [
-        StepTime(label, "/".join(step.step_key.split("__")[1:]), (step.end_time or 0) - (step.start_time or 0))
+        StepTime(label, _shown(step.step_key, world_name), (step.end_time or 0) - (step.start_time or 0))
         for step in stats
     ]
     spent = sum(step.seconds for step in steps)
     return [*steps, StepTime(label, "(between steps)", max(time.time() - started - spent, 0.0))]
+
+
+def _shown(step_key: str, world_name: str) -> str:
+    return step_key.removeprefix(f"{world_name}__").replace("__", "/")
 
 
 def first_failure(result: dg.ExecuteInProcessResult) -> str:

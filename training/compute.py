@@ -4,6 +4,8 @@ What shards tables over the group is in `training.parallel`; this module needs n
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -57,6 +59,17 @@ def join(timeout: timedelta = timedelta(seconds=120)) -> Compute:
         return Compute(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timeout)
     return Compute(device, dist.get_rank(), dist.get_world_size(), grouped=True)
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Only operations that give the same numbers every time, also on several threads."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def leave(compute: Compute) -> None:

@@ -4,6 +4,7 @@ Orchestration writes it (it knows tables, ledgers and decisions); `python -m tra
 it. The trainer has no Spark and asks no ledger: the files of a pinned table version are all that it sees.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
@@ -226,6 +227,10 @@ class Plan:
             output=data["output"],
             **{table: _files_from_dict(table, data["files"][table]) for table in TABLES},
         )
+
+    def fingerprint(self) -> str:
+        """Sha256 of the plan's canonical JSON: a run is a function of its plan, so equal ones give equal models."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     def write(self, path: Path) -> Path:
         """Write the plan as JSON; returns the path for a command line."""

@@ -13,7 +13,7 @@ import torch
 
 from features.errors import GemlineError
 from training import checkpoint, dcp_json
-from training.compute import Compute, agreed, barrier
+from training.compute import Compute, agreed, barrier, deterministic
 from training.digest import Identity, sources_hash, tensors_hash
 from training.finite import require_finite
 from training.learners import Learning, learner_of
@@ -22,6 +22,7 @@ from training.reader import Reader
 from training.walk import CANDIDATE, Predictions, Say, Walked, walk
 
 
+@deterministic()
 def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
     """Run a plan.
 
@@ -66,6 +67,21 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
         say(f"committed {manifest['digest'][:12]} in {time.time() - started:.0f} s at {attempt.folder}")
     barrier(compute)
     return attempt.folder
+
+
+def trained_before(plan: Plan, processes: int) -> Path | None:
+    """The committed folder of a run of this very plan by this very code; training again would give its digest."""
+    folder = checkpoint.newest(Path(plan.output))
+    if folder is None:
+        return None
+    manifest = checkpoint.manifest_of(folder)
+    same = {
+        "plan": plan.fingerprint(),
+        "torch": torch.__version__,
+        "world_size": processes,
+    }
+    known = {name: manifest.get(name) for name in same} == same
+    return folder if known and manifest["identity"]["sources"] == sources_hash() else None
 
 
 def _parent_manifest(plan: Plan) -> dict[str, Any] | None:
@@ -147,6 +163,7 @@ def _manifest(
         "world_size": compute.world,
         "metrics": _metrics(walked, tensors),
         "identity": identity.to_dict(),
+        "plan": plan.fingerprint(),
         "torch": torch.__version__,
     }
 

@@ -46,6 +46,7 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
         from training.launch import command
         from training.lines import gem_line
         from training.recipes import recipe
+        from training.run import trained_before
 
         ds = context.partition_key
         with plain_failure():
@@ -53,8 +54,12 @@ def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
             chosen = recipe(config.recipe or line.recipe, config.overrides)
             found = lineage(tables, line.name, ds, config.look_back or world.look_back)
             output = output_folder(tables, line.name, ds)
-            plan = trainer_plan(tables, line, ds, chosen, config.seed, found).write(output / "plan.json")
-            pipes.run(context=context, command=command(plan, config.processes))
+            plan = trainer_plan(tables, line, ds, chosen, config.seed, found)
+            if trained_before(plan, config.processes):
+                context.log.info("%s of %s: this plan was trained by this code before", line.name, ds)
+            else:
+                path = plan.write(output / "plan.json")
+                pipes.run(context=context, command=command(path, config.processes))
             manifest = trained(gemline.home, line.name, ds)[1]
         return dg.MaterializeResult(metadata=model_metadata(manifest), data_version=dg.DataVersion(manifest["digest"]))
 

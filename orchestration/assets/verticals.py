@@ -65,6 +65,7 @@ def _one(world: World, vertical: Vertical) -> Sequence[dg.AssetsDefinition]:
         from training.launch import plain_command
         from training.lines import vertical_line
         from training.recipes import recipe
+        from training.run import trained_before
         from training.verticals.planning import vertical_plan
 
         ds = context.partition_key
@@ -72,8 +73,11 @@ def _one(world: World, vertical: Vertical) -> Sequence[dg.AssetsDefinition]:
             tables, line = gemline.tables(), vertical_line(world, vertical.name)
             chosen = recipe(config.recipe or line.recipe, config.overrides)
             plan = vertical_plan(tables, line, ds, chosen, config.seed, config.look_back or world.look_back)
-            path = plan.write(output_folder(tables, line.name, ds) / "plan.json")
-            pipes.run(context=context, command=plain_command(path))
+            if trained_before(plan, 1):
+                context.log.info("%s of %s: this plan was trained by this code before", line.name, ds)
+            else:
+                path = plan.write(output_folder(tables, line.name, ds) / "plan.json")
+                pipes.run(context=context, command=plain_command(path))
             manifest = trained(gemline.home, line.name, ds)[1]
         return dg.MaterializeResult(metadata=model_metadata(manifest), data_version=dg.DataVersion(manifest["digest"]))
 

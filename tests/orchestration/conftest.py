@@ -22,8 +22,8 @@ FIRST, SECOND, CLOSED, COLD, NEXT = "2024-03-07", "2024-03-08", "2024-03-09", "2
 
 
 def key(name: str) -> dg.AssetKey:
-    """Key of an asset of `tiny`."""
-    return asset_key(load_world("tiny"), name)
+    """Key of an asset of `tiny`, such as `examples` or `feed_click/model`."""
+    return asset_key(load_world("tiny"), *name.split("/"))
 
 
 def run(instance: dg.DagsterInstance, job: str, **how: object) -> dg.ExecuteInProcessResult:

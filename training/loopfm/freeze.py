@@ -17,7 +17,7 @@ from models.gem.model import Gem
 from models.layers.autoencoder import MatryoshkaAutoencoder
 from training import checkpoint
 from training.chain import day_files
-from training.compute import Compute
+from training.compute import Compute, deterministic
 from training.digest import sources_hash
 from training.loopfm.generation import LAYERS, TABLES_PREFIX, activations_of, folder_of
 from training.plan import DayFiles, ModelRef
@@ -44,6 +44,7 @@ class Rows:
     labels: dict[str, DayFiles] = field(default_factory=dict)
 
 
+@deterministic()
 def freeze(tables: "Tables", model: "ModelDecision", seed: int = 7) -> dict[str, Any]:
     """Freeze an accepted model of GEM; doing it again changes nothing.
 

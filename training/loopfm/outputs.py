@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from features.days import day_range, shift
 from features.sources.sampling import kept_numpy
 from training.chain import day_files
-from training.compute import Compute
+from training.compute import Compute, deterministic
 from training.finite import NonFinite
 from training.loopfm.freeze import BATCH, Rows
 from training.loopfm.generation import Generation, coexisting, load
@@ -79,6 +79,7 @@ def staged(home: "Home", what: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@deterministic()
 def scored(generation: Generation, reader: Reader, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
     """Logits float32 [N, T] and vectors float32 [N, d] of rows of its reader."""
     logits = np.zeros((len(rows), len(generation.schema.tasks)), dtype=np.float32)

@@ -17,11 +17,13 @@ from serving.server import scorer as module
 from serving.server.scorer import Scorer
 from tests.serving.server.served import FEED, load, release
 
-ENGINES = ("pyspark", "torchrec", "dagster")
+ENGINES = ("pyspark", "torchrec", "dagster", "training", "models.gem")
+"""The foundation model is among them: what it knew was computed before."""
 SCORING = f"""
 import sys
 from pathlib import Path
 import serving.server.__main__
+import serving.package
 from features.home import Home
 from serving.server.requests import validated
 from tests.serving.server.served import scorer
