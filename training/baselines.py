@@ -22,6 +22,8 @@ from training.metrics import Floats
 STRENGTHS: Floats = np.geomspace(0.1, 1e6, 141)
 """Candidate prior strengths, in kept rows; the last one leaves nothing of an ad's own effect."""
 
+COARSE = 10
+
 _COUNTS = ["rows", "positives", "weight", "positive_weight"]
 
 
@@ -89,15 +91,16 @@ def fit_strength(positives: Floats, rows: Floats, prior: Floats) -> float:
         rows: [ads] kept rows.
         prior: [ads] expected share m of positives, in (0, 1).
     """
-    likelihood = [
-        float(
-            (
-                betaln(positives + s * prior, rows - positives + s * (1 - prior)) - betaln(s * prior, s * (1 - prior))
-            ).sum()
-        )
-        for s in STRENGTHS
-    ]
-    return float(STRENGTHS[int(np.argmax(likelihood))])
+
+    def likelihood(place: int) -> float:
+        s = STRENGTHS[place]
+        won, lost = s * prior, s * (1 - prior)
+        return float((betaln(positives + won, rows - positives + lost) - betaln(won, lost)).sum())
+
+    # it has one top: look at every tenth, then at those around the best
+    last = len(STRENGTHS) - 1
+    near = max(range(0, last + 1, COARSE), key=likelihood)
+    return float(STRENGTHS[max(range(max(0, near - COARSE), min(last, near + COARSE) + 1), key=likelihood)])
 
 
 def popularity_at(pairs: pd.DataFrame, day: str, look_back: int) -> dict[str, Popularity]:

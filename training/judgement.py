@@ -5,6 +5,7 @@ popularity with the same cut-off as control.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,8 +103,9 @@ def judge(tables: "Tables", line: Line, ds: str, digest: str, look_back: int) ->
     chain = [*_accepted(tables, line, ds), Scored(ds, digest)]
     first = window_start(tables, ds, POOLED_DAYS)
     recent = pairs[pairs["label_ds"] >= first]
-    served = as_served(recent, predictions_of(tables, line, chain))
-    gates = [_gate(tables, line, pairs, entry, look_back) for entry in chain if entry.ds >= first]
+    given = predictions_of(tables, line, _needed(tables, line, chain, first))
+    served = as_served(recent, _of(given, chain))
+    gates = [_gate(tables, line, pairs, given, entry, look_back) for entry in chain if entry.ds >= first]
     earlier = pd.concat(gates[:-1]) if len(gates) > 1 else None
     n_min = world.min_positives
     return Judgement(
@@ -111,7 +113,7 @@ def judge(tables: "Tables", line: Line, ds: str, digest: str, look_back: int) ->
         served=evaluate.as_served(served, ds, 1, n_min, day_column="label_ds"),
         pooled=evaluate.evaluate(served, n_min),
         against_popularity=_against_popularity(line, pairs, served, look_back, n_min),
-        transfer=_against_alone(tables, line, chain, recent, served) if line.name != GEM else [],
+        transfer=_against_alone(given, chain, recent, served, n_min) if line.name != GEM else [],
     )
 
 
@@ -121,10 +123,28 @@ def _accepted(tables: "Tables", line: Line, ds: str) -> list[Scored]:
     return [Scored(row.ds, row.digest) for row in sorted(rows, key=lambda row: row.ds)]
 
 
-def _gate(tables: "Tables", line: Line, pairs: pd.DataFrame, candidate: Scored, look_back: int) -> pd.DataFrame:
+def _needed(tables: "Tables", line: Line, chain: list[Scored], first: str) -> list[Scored]:
+    """All predictions that a judgement reads: the chain's, their controls', and of judged days the incumbents'."""
+    controls = [] if line.name == GEM else [_control(entry) for entry in chain]
+    rivals = [(entry.ds, tables.decisions.incumbent(line.name, entry.ds)) for entry in chain if entry.ds >= first]
+    return [*chain, *controls, *(Scored(ds, rival.digest) for ds, rival in rivals if rival)]
+
+
+def _control(entry: Scored) -> Scored:
+    return Scored(entry.ds, control_digest(entry.digest))
+
+
+def _of(given: pd.DataFrame, scored: Sequence[Scored]) -> pd.DataFrame:
+    """Those predictions that the named models gave on the named days."""
+    named = pd.DataFrame([vars(entry) for entry in scored]).rename(columns={"ds": "scored_ds"})
+    return given.merge(named, on=["scored_ds", "digest"]).drop(columns="digest")
+
+
+def _gate(
+    tables: "Tables", line: Line, pairs: pd.DataFrame, given: pd.DataFrame, candidate: Scored, look_back: int
+) -> pd.DataFrame:
     """Candidate and incumbent of one day side by side on the judged pairs that became due on it."""
-    given = predictions_of(tables, line, [candidate])
-    own = gate_rows(pairs, given, line.judged).rename(columns={"prediction": "candidate"})
+    own = gate_rows(pairs, _of(given, [candidate]), line.judged).rename(columns={"prediction": "candidate"})
     incumbent = tables.decisions.incumbent(line.name, candidate.ds)
     if incumbent is None:
         popularity = baselines.popularity_at(pairs, candidate.ds, look_back)
@@ -135,8 +155,8 @@ def _gate(tables: "Tables", line: Line, pairs: pd.DataFrame, candidate: Scored, 
         ]
         own["incumbent"] = pd.concat(scores) if scores else pd.Series(dtype=float)
     else:
-        given = predictions_of(tables, line, [Scored(candidate.ds, incumbent.digest)])
-        rival = gate_rows(pairs, given, line.judged).rename(columns={"prediction": "incumbent"})
+        other = _of(given, [Scored(candidate.ds, incumbent.digest)])
+        rival = gate_rows(pairs, other, line.judged).rename(columns={"prediction": "incumbent"})
         own = own.merge(rival[["label_ds", *PAIR, "incumbent"]], on=["label_ds", *PAIR], validate="one_to_one")
     return own.assign(gate_ds=candidate.ds)
 
@@ -146,19 +166,17 @@ def _against_popularity(
 ) -> list[evaluate.MetricRow]:
     """The model minus popularity refitted each day with the walk's cut-off, on the judged pairs that both scored."""
     judged = served[served["task"].isin(line.judged)]
-    rival = baselines.popularity_by_day(pairs, sorted(set(judged["ds"])), look_back)
+    known = pairs[pairs["task"].isin(line.judged)]
+    rival = baselines.popularity_by_day(known, sorted(set(judged["ds"])), look_back)
     return _compared(judged, rival.rename(columns={"prediction": "rival"}), n_min)
 
 
 def _against_alone(
-    tables: "Tables", line: Line, chain: list[Scored], recent: pd.DataFrame, served: pd.DataFrame
+    given: pd.DataFrame, chain: list[Scored], recent: pd.DataFrame, served: pd.DataFrame, n_min: int
 ) -> list[evaluate.MetricRow]:
     """With GEM minus the same model alone, which trained on the same rows in the same steps."""
-    controls = [Scored(entry.ds, control_digest(entry.digest)) for entry in chain]
-    alone = as_served(recent, predictions_of(tables, line, controls))
-    return _compared(
-        served, alone[[*PAIR, "prediction"]].rename(columns={"prediction": "rival"}), tables.world.min_positives
-    )
+    alone = as_served(recent, _of(given, [_control(entry) for entry in chain]))
+    return _compared(served, alone[[*PAIR, "prediction"]].rename(columns={"prediction": "rival"}), n_min)
 
 
 def _compared(own: pd.DataFrame, rival: pd.DataFrame, n_min: int) -> list[evaluate.MetricRow]:

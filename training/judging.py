@@ -51,13 +51,13 @@ def predictions_of(tables: "Tables", line: Line, scored: Sequence[Scored]) -> "p
     """Predictions that the named models of a line gave on the named days.
 
     Returns:
-        Columns scored_ds, ds, impression_id, task, prediction.
+        Columns scored_ds, ds, impression_id, task, digest, prediction.
     """
     chosen = tables.spark.createDataFrame(
         [(entry.ds, entry.digest) for entry in scored], "scored_ds STRING, digest STRING"
     )
     frame = tables.read(line.predictions, sorted({entry.ds for entry in scored})).join(chosen, ["scored_ds", "digest"])
-    return frame.drop("digest").toPandas()
+    return frame.toPandas()
 
 
 def as_served(pairs: "pd.DataFrame", given: "pd.DataFrame") -> "pd.DataFrame":

@@ -28,7 +28,8 @@ from serving.server.requests import resolved, validated
 from serving.server.scorer import Scorer
 from tests.orchestration.conftest import COLD, NEXT, key, run
 
-pytestmark = pytest.mark.assets
+# a first test builds all stages before its own
+pytestmark = [pytest.mark.assets, pytest.mark.timeout(600)]
 GEMLINE = WorldResource(world_name="tiny")
 WORLD = load_world("tiny")
 VERTICALS = {"feed": "feed_click", "story": "story_click"}

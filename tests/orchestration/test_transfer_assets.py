@@ -14,7 +14,8 @@ from orchestration.running import first_failure
 from tests.orchestration.conftest import COLD, NEXT, SECOND, key, materialize, run
 from tests.orchestration.test_assets import checked, newest
 
-pytestmark = pytest.mark.assets
+# a first test builds all stages before its own
+pytestmark = [pytest.mark.assets, pytest.mark.timeout(600)]
 GEMLINE = WorldResource(world_name="tiny")
 TASKS = ("click", "buy")
 

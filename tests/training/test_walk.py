@@ -18,7 +18,7 @@ from training import checkpoint, dcp_json
 from training.compute import Compute
 from training.finite import NonFinite
 from training.plan import ModelRef, Plan
-from training.run import train
+from training.run import train, trained_before
 
 CPU = Compute(torch.device("cpu"))
 KEYS = ["scored_ds", "ds", "impression_id", "task", "role"]
@@ -47,6 +47,17 @@ def test_one_plan_gives_one_digest(plan: Plan, tmp_path: Path) -> None:
     assert manifest(first)["digest"] == manifest(second)["digest"]
     assert predictions(first).equals(predictions(second))
     assert manifest(ran(plan, seed=8))["digest"] != manifest(first)["digest"]
+
+
+def test_only_the_same_plan_counts_as_trained_before(plan: Plan) -> None:
+    assert trained_before(plan, 1) is None
+    folder = ran(plan)
+    assert trained_before(Plan.read(plan.write(folder.parent / "plan.json")), 1) == folder
+    assert trained_before(plan, 2) is None
+    assert trained_before(replace(plan, seed=8), 1) is None
+    day = plan.walk[0]
+    restated = plan.labels | {day: replace(plan.labels[day], content_hash="another")}
+    assert trained_before(replace(plan, labels=restated), 1) is None
 
 
 def test_the_digest_covers_what_was_consumed(plan: Plan) -> None:
