@@ -166,7 +166,8 @@ def _respond(chance: Chance, log: Log, ds: str, moment: datetime, shown: dict) -
         return
     # one purchase comes after its twelve hours: it is in the log and makes no label
     beyond = ds == DAYS[2] and not any(row["kind"] == "buy" and row["at"][:10] >= ds for row in log.outcomes)
-    wait = 780 if beyond else 51 + chance.below(660)
+    # an hour more than it takes, since the 10th skips one
+    wait = 840 if beyond else 51 + chance.below(660)
     bought = moment + timedelta(minutes=wait)
     arrived = bought + timedelta(minutes=chance.below(350))
     if _on_closed_day(bought, arrived):
