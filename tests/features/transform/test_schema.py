@@ -52,7 +52,6 @@ def test_widths_and_lookups(schema: FeatureSchema) -> None:
         ({"history": History((HistoryField("ad_id", "ad", "hour"),))}, "another table"),
         ({"history": History((), 0)}, "length"),
         ({"dense": (Dense("x", "sum"),)}, "kind 'sum'"),  # type: ignore[arg-type]
-        ({"tasks": (TaskSpec("click"),)}, "primary"),
         ({"tasks": (TaskSpec("click", True, "nope"),)}, "parent 'nope'"),
         ({"tasks": (TaskSpec("click", True, "click"),)}, "no other task"),
         ({"tasks": (TaskSpec("click", True, None, ("tv",)),)}, "tv"),
@@ -62,6 +61,20 @@ def test_widths_and_lookups(schema: FeatureSchema) -> None:
 def test_contradictions_are_refused(schema: FeatureSchema, change: dict[str, object], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         replace(schema, **change)
+
+
+def test_a_part_keeps_the_inputs_and_its_own_tasks(schema: FeatureSchema) -> None:
+    part = schema.part(("feed",), ("install",))
+    assert part.categorical == schema.categorical
+    assert part.surfaces == ("feed",)
+    assert part.tasks == (TaskSpec("install", False, None, ("feed",)),)
+    # without a primary task all of them decide
+    assert part.judged_tasks == ("install",)
+    assert schema.judged_tasks == ("click",)
+    assert schema.part(schema.surfaces, schema.task_names) == schema
+    assert schema.part(("search",), schema.task_names).task_names == ("click",)
+    with pytest.raises(SchemaError, match="tv"):
+        schema.part(("tv",), ("click",))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"history": {"fields": [{"nam": 1}]}, "categorical": []}'])
