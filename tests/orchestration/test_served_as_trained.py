@@ -4,6 +4,7 @@ Also B21: two generations, a promotion in the middle of requests, a rollback, an
 """
 
 import csv
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -136,6 +137,8 @@ def test_generations_never_mix(served: Path, instance: dg.DagsterInstance) -> No
 
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(ask, range(400)))
+        while score(asked[0])["digest"] != second.digest:
+            time.sleep(0.05)
         after = [score(request) for request in asked]
         expected = {found[0]["digest"]: found for found in (before, after)}
         assert after[0]["digest"] == second.digest
@@ -149,6 +152,10 @@ def test_generations_never_mix(served: Path, instance: dg.DagsterInstance) -> No
         assert {ad["source"] for answer in before for ad in answer["scores"]} > {"none"}
 
         releases.rollback(world_home.releases, name, "test")
+        # the package is loaded beside the requests, which get the old one until it is there
+        deadline = time.monotonic() + 30
+        while score(asked[0])["digest"] != before[0]["digest"] and time.monotonic() < deadline:
+            time.sleep(0.05)
         for answer, first in zip([score(request) for request in asked], before, strict=True):
             assert answer == first
         assert "gemline_generation_mismatches_total 0.0" in client.get("/metrics").text
