@@ -44,6 +44,23 @@ class BlockLayout:
         mask[slot] = True
         return cls(slot, row, mask.view(-1, block), len(lengths))
 
+    @property
+    def blocks(self) -> Tensor:
+        """Blocks of each row: int64 [R]."""
+        return self.sum_by_row(torch.ones_like(self.row))
+
+    @property
+    def newer(self) -> Tensor:
+        """How many blocks of the same row follow each block: int64 [N], 0 for a row's newest."""
+        last = torch.cumsum(self.blocks, 0) - 1
+        return last[self.row] - torch.arange(len(self.row), device=self.row.device)
+
+    @property
+    def index(self) -> Tensor:
+        """Place of each slot counted from its row's newest event: int64 [N, block], 0 for the newest."""
+        block = self.mask.shape[1]
+        return self.newer[:, None] * block + torch.arange(block - 1, -1, -1, device=self.row.device)
+
     def pack(self, x_TD: Tensor) -> Tensor:
         """[T, d] -> [N, block, d], zeros where no event is."""
         count, block = self.mask.shape
@@ -53,6 +70,27 @@ class BlockLayout:
     def unpack(self, x_NLD: Tensor) -> Tensor:
         """[N, block, d] -> [T, d], the inverse of `pack`."""
         return x_NLD.flatten(0, 1)[self.slot]
+
+    def coarse(self, ratio: int) -> "BlockLayout":
+        """Layout of rows whose events were merged `ratio` at a time, newest first, in blocks of the same size."""
+        lengths = self.sum_by_row(self.mask.sum(1))
+        return BlockLayout.of((lengths + ratio - 1) // ratio, self.mask.shape[1])
+
+    def gather(self, x_NLD: Tensor, ratio: int) -> Tensor:
+        """Move what was merged into the slots of `coarse(ratio)`.
+
+        Blocks are counted from the newest, so `ratio` neighbouring blocks of a row, each merged to block / ratio slots,
+        make up one whole block.
+
+        Args:
+            x_NLD: [N, block / ratio, d], what became of each block.
+            ratio: events merged into one.
+
+        Returns:
+            [N', block, d], zeros where a row has no further block.
+        """
+        joined = BlockLayout.of(self.blocks, ratio).pack(x_NLD.flatten(1))
+        return joined.view(-1, self.mask.shape[1], x_NLD.shape[2])
 
     def sum_by_row(self, x_N: Tensor) -> Tensor:
         """[N, ...] -> [R, ...], sums over the blocks of each row."""

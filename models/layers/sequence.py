@@ -63,7 +63,7 @@ class SequenceBlock(nn.Module):
     def forward(self, events_TD: Tensor, lengths: Tensor, context_RCD: Tensor) -> Tensor:
         """Events of all rows [T, d], lengths [R], context tokens [R, c, d] -> summary [R, t, d]."""
         layout = BlockLayout.of(lengths, self.block)
-        x_NLD = self.attention(layout.pack(events_TD), layout.mask)
+        x_NLD = self.attention(layout.pack(events_TD), layout)
         x_NLD = self.gdpa(x_NLD, context_RCD, layout.row)
         summary: Tensor = self.pool(x_NLD, layout)
         return summary
