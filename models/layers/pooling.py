@@ -1,7 +1,8 @@
-"""Hierarchical seed pooling (HSP): learned seeds attend to a history, a Kronecker map makes few tokens.
+"""A history of any length -> a few tokens: learned seeds attend to it.
 
-Source: Kunlun, arXiv 2602.10016 (summaries). Softmax over a row is computed from sums over its blocks, so no
-row is padded.
+Hierarchical seed pooling (HSP) takes many seeds and lets a Kronecker map make few tokens of them; its control, pooling
+by multi-head attention (PMA), takes as many seeds as tokens. Softmax over a row is computed from sums over its blocks,
+so no row is padded. Sources: Kunlun, arXiv 2602.10016 (summaries); Set Transformer, arXiv 1810.00825 (PMA).
 """
 
 import torch
@@ -35,23 +36,20 @@ class SumKronLinear(nn.Module):
         return torch.einsum("imt,bime->bte", self.left, turned)
 
 
-class SeedPooling(nn.Module):
-    """Summary tokens of every row's history; zeros for a row without events.
+class SeedAttention(nn.Module):
+    """Learned seeds that ask a history: what both poolings share.
 
     Args:
         dim: d.
         heads: attention heads.
         seeds: m.
-        tokens: t.
-        terms: r of SumKronLinear.
     """
 
-    def __init__(self, *, dim: int, heads: int, seeds: int, tokens: int, terms: int) -> None:
+    def __init__(self, dim: int, heads: int, seeds: int) -> None:
         super().__init__()
         self.heads = heads
         self.seeds_MD = nn.Parameter(torch.randn(seeds, dim))
         self.keys_values = nn.Linear(dim, 2 * dim, bias=False)
-        self.combine = SumKronLinear(seeds, tokens, dim, terms)
 
     def attend(self, x_NLD: Tensor, layout: BlockLayout) -> Tensor:
         """What each seed sees of each row: [R, m, d]."""
@@ -64,7 +62,42 @@ class SeedPooling(nn.Module):
         mass = layout.sum_by_row(weights.sum(-1, keepdim=True))
         return (total / mass.clamp(min=TINY)).transpose(1, 2).flatten(2)
 
+
+class SeedPooling(SeedAttention):
+    """HSP: summary tokens of every row's history; zeros for a row without events.
+
+    Args:
+        dim: d.
+        heads: attention heads.
+        seeds: m, more than t.
+        tokens: t.
+        terms: r of SumKronLinear.
+    """
+
+    def __init__(self, *, dim: int, heads: int, seeds: int, tokens: int, terms: int) -> None:
+        super().__init__(dim, heads, seeds)
+        self.combine = SumKronLinear(seeds, tokens, dim, terms)
+
     def forward(self, x_NLD: Tensor, layout: BlockLayout) -> Tensor:
         """Blocks [N, L, d] -> [R, t, d]."""
         result: Tensor = self.combine(self.attend(x_NLD, layout))
+        return result
+
+
+class AttentionPooling(SeedAttention):
+    """PMA, the control: one seed a token; zeros for a row without events.
+
+    Args:
+        dim: d.
+        heads: attention heads.
+        tokens: t.
+    """
+
+    def __init__(self, dim: int, heads: int, tokens: int) -> None:
+        super().__init__(dim, heads, tokens)
+        self.out = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x_NLD: Tensor, layout: BlockLayout) -> Tensor:
+        """Blocks [N, L, d] -> [R, t, d]."""
+        result: Tensor = self.out(self.attend(x_NLD, layout))
         return result
