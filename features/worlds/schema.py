@@ -18,6 +18,8 @@ DAY_PATTERN = r"^\d{4}-\d{2}-\d{2}$"
 NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 GRACE = timedelta(hours=2)
 """Added to a statistics row's life: a local day can last 25 hours."""
+IMPRESSION_TEXTS = ("objective", "format")
+"""Text columns of impressions that may be features; an attribute of that name takes precedence."""
 
 
 class Strict(BaseModel):
@@ -74,7 +76,9 @@ class Task(Strict):
 class Entity(Strict):
     """Users or ads: their attributes and the statistics kept of them."""
 
-    attributes: tuple[str, ...] = Field(default=(), description="columns of the users or ads table")
+    attributes: tuple[str, ...] = Field(
+        default=(), description="columns of the users or ads table: ids, arrays of ids (`multi`) or content embeddings"
+    )
     description: str = ""
 
 
@@ -108,10 +112,23 @@ class HistorySpec(Strict):
 
 
 class CategoricalFeature(Strict):
-    """A categorical input: a column of impressions (`context_...`), users, ads, or derived (`hour`, `weekday`)."""
+    """A categorical input.
+
+    A column of impressions (`objective`, `format`, `context_...`), an attribute of users or ads, or derived (`hour`,
+    `weekday`).
+    """
 
     name: str = Field(pattern=NAME_PATTERN)
     table: str
+    multi: bool = Field(default=False, description="an attribute that holds any number of ids; their mean is the input")
+    most: int = Field(default=32, ge=1, description="distinct values kept of one row, the first ones of the log")
+
+
+class ContentEmbedding(Strict):
+    """A fixed input: an attribute of users or ads that holds a vector made elsewhere, of a text or an image."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    width: int = Field(ge=1, le=4096, description="numbers of the vector; rows of another width are refused")
 
 
 class Vertical(Strict):
@@ -173,6 +190,7 @@ class World(Strict):
     statistics: Statistics = Statistics()
     history: HistorySpec
     categorical: tuple[CategoricalFeature, ...]
+    embeddings: tuple[ContentEmbedding, ...] = ()
     tables: dict[str, int] = Field(description="rows of each embedding table")
     verticals: tuple[Vertical, ...] = ()
     transfer: Transfer = Transfer()
@@ -231,11 +249,46 @@ class World(Strict):
                 raise ValueError(f"history field {field.name}: candidate '{field.candidate}' is no categorical feature")
         if undeclared := sorted(set(self.context_text) - set(self.context)):
             raise ValueError(f"context_text: {undeclared} not in `context`")
-        known = {"user_id", "ad_id", "surface", "hour", "weekday", *self.users.attributes, *self.ads.attributes}
+        attributes = {*self.users.attributes, *self.ads.attributes}
+        known = {"user_id", "ad_id", "surface", "hour", "weekday", *IMPRESSION_TEXTS, *attributes}
         known |= {f"context_{name}" for name in self.context}
         unknown = set(names) - known
         if unknown:
             raise ValueError(f"categorical: unknown columns {sorted(unknown)}; known: {sorted(known)}")
+        self._check_attributes()
+
+    def _check_attributes(self) -> None:
+        if twice := sorted(set(self.users.attributes) & set(self.ads.attributes)):
+            raise ValueError(f"attributes {twice} belong to users and ads; give them names of their own")
+        attributes = {*self.users.attributes, *self.ads.attributes}
+        if unclear := sorted(set(self.context) & set(self.impression_texts)):
+            raise ValueError(f"context: {unclear} are features of their own; a request could not tell them apart")
+        many, vectors = set(self.bags), set(self.vectors)
+        for what, names in (("categorical: multi-valued", many), ("embeddings:", vectors)):
+            if unknown := sorted(names - attributes):
+                raise ValueError(f"{what} {unknown} must be attributes of users or ads; known: {sorted(attributes)}")
+        if both := sorted(vectors & {feature.name for feature in self.categorical}):
+            raise ValueError(f"embeddings: {both} are categorical features too; an attribute is one of them")
+        for field in self.history.fields:
+            if field.candidate in many:
+                raise ValueError(f"history field {field.name}: candidate '{field.candidate}' is multi-valued")
+
+    @property
+    def bags(self) -> dict[str, int]:
+        """Multi-valued attributes and the number of values kept of each."""
+        return {feature.name: feature.most for feature in self.categorical if feature.multi}
+
+    @property
+    def vectors(self) -> dict[str, int]:
+        """Content embeddings and their widths."""
+        return {entry.name: entry.width for entry in self.embeddings}
+
+    @property
+    def impression_texts(self) -> tuple[str, ...]:
+        """Text columns of impressions that are features: a request says them, as it says its context."""
+        attributes = {*self.users.attributes, *self.ads.attributes}
+        features = {feature.name for feature in self.categorical}
+        return tuple(name for name in IMPRESSION_TEXTS if name in features - attributes)
 
     @property
     def surface_names(self) -> tuple[str, ...]:

@@ -45,6 +45,10 @@ def test_ttl_outlasts_a_long_day() -> None:
         ({"event_types": ["buy"]}, "task click: event 'click' is not in event_types"),
         ({"verticals": [{"name": "v", "surfaces": ["moon"], "tasks": ["click"]}]}, "vertical v: unknown surface"),
         ({"context_text": ["devise"]}, r"context_text: \['devise'\] not in `context`"),
+        ({"ads": {"attributes": ["brand", "topic", "country"]}}, r"attributes \['country'\] belong to users and ads"),
+        ({"embeddings": [{"name": "look", "width": 3}]}, r"embeddings: \['look'\] must be attributes of users or ads"),
+        ({"embeddings": [{"name": "brand", "width": 3}]}, r"embeddings: \['brand'\] are categorical features too"),
+        ({"embeddings": [{"name": "brand", "width": 0}]}, "embeddings.0.width"),
     ],
 )
 def test_a_fault_is_one_sentence(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
@@ -52,6 +56,34 @@ def test_a_fault_is_one_sentence(tmp_path: Path, changes: dict[str, Any], senten
         read_world(written(tmp_path, **changes))
     assert str(tmp_path / "mine.yaml") in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("hour", r"categorical: multi-valued \['hour'\] must be attributes"),
+        ("brand", "history field brand: candidate 'brand' is multi-valued"),
+    ],
+)
+def test_only_attributes_that_no_history_is_matched_with_are_multi_valued(
+    tmp_path: Path, name: str, sentence: str
+) -> None:
+    features = yaml.safe_load((SHIPPED / "tiny.yaml").read_text())["categorical"]
+    many = [feature | {"multi": True} if feature["name"] == name else feature for feature in features]
+    with pytest.raises(WorldError, match=sentence):
+        read_world(written(tmp_path, categorical=many))
+
+
+def test_format_is_asked_of_a_request_unless_it_is_an_attribute(tmp_path: Path) -> None:
+    raw = yaml.safe_load((SHIPPED / "tiny.yaml").read_text())
+    features = [feature for feature in raw["categorical"] if feature["name"] not in ("objective", "format")]
+    features.append({"name": "format", "table": "topic"})
+    ads = {"attributes": [name for name in raw["ads"]["attributes"] if name not in ("objective", "format")]}
+    assert read_world(written(tmp_path, categorical=features, ads=ads)).impression_texts == ("format",)
+    with pytest.raises(WorldError, match=r"context: \['format'\] are features of their own"):
+        read_world(written(tmp_path, categorical=features, ads=ads, context=["device", "format"]))
+    ads["attributes"].append("format")
+    assert read_world(written(tmp_path, categorical=features, ads=ads)).impression_texts == ()
 
 
 def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
