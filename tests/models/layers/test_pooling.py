@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from torch import nn
 
 from models.layers.blocks import BlockLayout
 from models.layers.norm import normalise
@@ -57,7 +58,8 @@ POOLINGS = {
 def test_equals_softmax_over_each_whole_row_forward_and_backward(kind: str, lengths: list[int]) -> None:
     torch.manual_seed(len(lengths))
     module = POOLINGS[kind]()
-    after = module.combine if isinstance(module, SeedPooling) else module.out
+    assert isinstance(module, SeedPooling | AttentionPooling)
+    after: nn.Module = module.combine if isinstance(module, SeedPooling) else module.out
     flat, wanted = torch.randn(sum(lengths), 8, requires_grad=True), torch.randn(len(lengths), 3, 8)
     expected = after(by_row(module, flat.split(lengths)))
     by_loop = torch.autograd.grad(expected, [flat, *module.parameters()], wanted)
