@@ -9,26 +9,18 @@ Each answer is read in one transaction, so it comes from one run even while the 
 """
 
 import operator
-import os
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from features.errors import GemlineError
+from serving.solaris.database import CacheError, Database
 
-APPLICATION_ID = 0x47454D56
-"""Marks the file as a vector cache ("GEMV"), so that no other database is taken for one."""
-VERSION = 1
-IDENTITY = ("application_id", "user_version")
-WAIT_S = 30.0
-"""How long a writer waits for another one."""
+__all__ = ["CacheError", "Found", "VectorCache"]
+
 STORED = np.dtype("<f4")
 
 TABLES = {
@@ -71,10 +63,6 @@ DELETE FROM memories WHERE generation = :generation AND user_id = :user_id AND i
 """
 
 
-class CacheError(GemlineError):
-    """The file is no vector cache, or a vector does not fit in it."""
-
-
 @dataclass(frozen=True)
 class Found:
     """An answer for one ad.
@@ -102,14 +90,10 @@ class VectorCache:
             life_us: a run answers requests before run_us + life_us.
 
         Raises:
-            CacheError: the file is something else, or of another version.
+            CacheError: the file is something else, of another version, or may not be written.
         """
-        self._path = path
         self._life_us = life_us
-        self._local = threading.local()
-        # neither making the tables nor the switch to WAL waits for another process that starts at the same time
-        with self._translated(), FileLock(path.with_name(path.name + ".lock"), timeout=WAIT_S):
-            self._prepare()
+        self._file = Database(path, TABLES)
 
     # ------------------------------------------------------------------ vectors
 
@@ -127,15 +111,16 @@ class VectorCache:
             rows: surface, user_id, ad_id (None: the user's aggregate on that surface), vector [d].
 
         Returns:
-            Whether it was published: a run older than the newest one is not, and one without rows is no run.
+            Whether it was published: of the runs older than the newest one only those that are still held are replaced,
+            and one without rows is no run.
 
         Raises:
             CacheError: a vector of another width than the generation's, one that is not finite, a key given twice.
         """
         run_us = operator.index(run_us)
-        with self._writing() as connection:
-            newest = connection.execute("SELECT max(run_us) FROM runs WHERE generation = ?", (generation,)).fetchone()
-            if newest[0] is not None and newest[0] > run_us:
+        with self._file.writing() as connection:
+            held = {row[0] for row in connection.execute("SELECT run_us FROM runs WHERE generation = ?", (generation,))}
+            if held and run_us < max(held) and run_us not in held:
                 return False
             for table in OF_A_RUN:
                 connection.execute(f"DELETE FROM {table} WHERE generation = ? AND run_us = ?", (generation, run_us))
@@ -149,7 +134,6 @@ class VectorCache:
                     values = (*head, operator.index(ad_id), blob)
                     connection.execute("INSERT INTO exact_vectors VALUES (?, ?, ?, ?, ?, ?)", values)
             if not packer.count:
-                connection.rollback()
                 return False
             connection.execute("INSERT INTO runs VALUES (?, ?)", (generation, run_us))
             self._drop_old_runs(connection, generation)
@@ -176,7 +160,7 @@ class VectorCache:
         if user_id is None or not len(ad_ids):
             return [NOTHING] * len(ad_ids)
         request_us = operator.index(request_us)
-        with self._reading() as connection:
+        with self._file.reading() as connection:
             run_us = connection.execute(NEWEST_RUN, (generation, request_us)).fetchone()[0]
             if run_us is None or request_us >= run_us + self._life_us:
                 return [NOTHING] * len(ad_ids)
@@ -201,18 +185,28 @@ class VectorCache:
 
     # ----------------------------------------------------------------- memories
 
-    def remember(self, generation: str, rows: Iterable[tuple[int, str, int, int, np.ndarray]], keep: int) -> None:
+    def remember(
+        self,
+        generation: str,
+        rows: Iterable[tuple[int, str, int, int, np.ndarray]],
+        keep: int,
+        days: Collection[str] = (),
+    ) -> None:
         """Add representations to users' memories; the same impression again replaces itself.
 
         Args:
             generation: of all vectors.
             rows: user_id, ds (ISO day), request_us, impression_id, vector [d].
             keep: newest rows kept of each user named in `rows`, by (ds, request_us, impression_id).
+            days: ISO days of which `rows` holds all there is: what else is remembered of them is forgotten.
 
         Raises:
             CacheError: a vector of another width than the generation's, or one that is not finite.
         """
-        with self._writing() as connection:
+        with self._file.writing() as connection:
+            for ds in days:
+                given = (generation, date.fromisoformat(ds).toordinal())
+                connection.execute("DELETE FROM memories WHERE generation = ? AND day = ?", given)
             packer = _Packer(connection, generation)
             users = set()
             for user_id, ds, request_us, impression_id, vector in rows:
@@ -224,6 +218,16 @@ class VectorCache:
             everyone = [{"generation": generation, "user_id": user, "keep": keep} for user in sorted(users)]
             connection.executemany(PRUNE, everyone)
 
+    def remembered(self, generation: str, days: Collection[str]) -> set[tuple[int, int]]:
+        """Pairs (user_id, impression_id) of all that is remembered of some ISO days."""
+        query = "SELECT user_id, impression_id FROM memories WHERE generation = ? AND day = ?"
+        with self._file.reading() as connection:
+            return {
+                pair
+                for ds in days
+                for pair in connection.execute(query, (generation, date.fromisoformat(ds).toordinal()))
+            }
+
     def memory(self, generation: str, user_id: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """A user's memory, oldest first by day, request and impression.
 
@@ -234,7 +238,7 @@ class VectorCache:
         Raises:
             CacheError: a stored vector is damaged.
         """
-        with self._reading() as connection:
+        with self._file.reading() as connection:
             width = _width(connection, generation)
             rows = [] if user_id is None else connection.execute(MEMORY, (generation, operator.index(user_id)))
             found = list(rows)
@@ -247,87 +251,21 @@ class VectorCache:
     def generations(self) -> dict[str, int | None]:
         """Each generation with its newest run (UTC microseconds), None when it has only memories."""
         query = "SELECT generation, max(run_us) FROM generations LEFT JOIN runs USING (generation) GROUP BY generation"
-        with self._reading() as connection:
+        with self._file.reading() as connection:
             return dict(connection.execute(query).fetchall())
 
     def forget(self, generation: str) -> None:
         """Delete everything of a generation; of an unknown one there is nothing to delete."""
-        with self._writing() as connection:
+        with self._file.writing() as connection:
             for table in TABLES:
                 connection.execute(f"DELETE FROM {table} WHERE generation = ?", (generation,))
 
     # ---------------------------------------------------------------- internals
 
-    def _prepare(self) -> None:
-        with self._reading() as connection:
-            application, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in IDENTITY)
-            used = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if application == APPLICATION_ID and version != VERSION:
-            raise CacheError(
-                f"{self._path} is a vector cache of version {version}, this code reads version {VERSION}; "
-                "delete the file and publish again"
-            )
-        if application != APPLICATION_ID and used:
-            raise CacheError(f"{self._path} is another program's database, no vector cache; move it away")
-        if application != APPLICATION_ID:
-            with self._writing() as connection:
-                for table, columns in TABLES.items():
-                    connection.execute(f"CREATE TABLE {table} ({columns}) WITHOUT ROWID")
-                for name, value in zip(IDENTITY, (APPLICATION_ID, VERSION), strict=True):
-                    connection.execute(f"PRAGMA {name} = {value}")
-        connection.execute("PRAGMA journal_mode = WAL")
-
-    def _connection(self) -> sqlite3.Connection:
-        """This thread's own connection; a forked process neither uses nor closes its parent's."""
-        by_process: dict[int, sqlite3.Connection] = self._local.__dict__.setdefault("by_process", {})
-        if os.getpid() not in by_process:
-            connection = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None)
-            # a power cut may lose the newest run, never damage the file: it is a cache
-            connection.execute("PRAGMA synchronous = NORMAL")
-            by_process[os.getpid()] = connection
-        return by_process[os.getpid()]
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """One snapshot for all statements of the block."""
-        with self._transaction("BEGIN") as connection:
-            yield connection
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """All statements of the block or none of them."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._translated():
-            connection = self._connection()
-            connection.execute(begin)
-            try:
-                yield connection
-                connection.commit()
-            finally:
-                # after a commit there is nothing left to take back
-                connection.rollback()
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except Timeout as error:
-            raise CacheError(f"{self._path}: another process keeps it locked while opening it; try again") from error
-        except sqlite3.IntegrityError as error:
-            raise CacheError(f"{self._path}: the same vector was given twice ({error}); give each key once") from error
-        except sqlite3.OperationalError as error:
-            raise CacheError(f"{self._path}: {error}; check the folder, its space and other writers") from error
-        except sqlite3.DatabaseError as error:
-            raise CacheError(f"{self._path} is no vector cache ({error}); delete the file and publish again") from error
-
     def _unpacked(self, blobs: Sequence[bytes], width: int) -> np.ndarray:
         """float32 [N, d], in memory of its own."""
         if any(len(blob) != width * STORED.itemsize for blob in blobs):
-            raise CacheError(f"{self._path} holds a damaged vector; delete the file and publish again")
+            raise CacheError(f"{self._file.path} holds a damaged vector; delete the file and publish again")
         return np.frombuffer(b"".join(blobs), dtype=STORED).reshape(len(blobs), width).astype(np.float32)
 
 

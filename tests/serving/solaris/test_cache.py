@@ -119,6 +119,22 @@ def test_the_same_run_again_replaces_itself_whole(cache: VectorCache) -> None:
     assert sources(cache.lookup(G, "feed", 1, [10, 11], 200)) == ["none", "exact"]
 
 
+def test_a_held_run_is_replaced_also_when_it_is_not_the_newest(cache: VectorCache) -> None:
+    """A restated day leaves nothing of what it said before; a day that nobody can ask for changes nothing."""
+    for run_us in (200, 300):
+        cache.publish_run(G, run_us, [("feed", 1, 10, vector(run_us)), ("feed", 1, 11, vector(run_us))])
+    assert cache.publish_run(G, 200, [("feed", 1, 10, vector(2))])
+    assert sources(cache.lookup(G, "feed", 1, [10, 11], 250)) == ["exact", "none"]
+    assert value(cache.lookup(G, "feed", 1, [10], 250)[0]) == 2
+    assert value(cache.lookup(G, "feed", 1, [10], 300)[0]) == 300
+    for unknown in (100, 250):
+        assert not cache.publish_run(G, unknown, [("feed", 1, 10, vector(9))])
+    # what is restated as nothing is gone
+    assert not cache.publish_run(G, 300, [])
+    assert cache.generations() == {G: 200}
+    assert value(cache.lookup(G, "feed", 1, [10], 300)[0]) == 2
+
+
 def test_generations_never_mix(cache: VectorCache) -> None:
     cache.publish_run(G, 100, [("feed", 1, 10, vector(1)), ("feed", 1, None, vector(1))])
     cache.publish_run(H, 50, [("feed", 1, 11, vector(2, width=5))])
@@ -243,7 +259,7 @@ def test_an_answer_is_one_snapshot_from_its_run_to_its_rows(cache: VectorCache, 
             for run_us in pushed_out:
                 assert writer.publish_run(G, run_us, [("feed", 1, 10, vector(2))])
 
-    cache._connection().set_trace_callback(meanwhile)
+    cache._file.connection().set_trace_callback(meanwhile)
     assert [value(entry) for entry in cache.lookup(G, "feed", 1, [10], 400)] == [1]
     assert pushed_out and [value(entry) for entry in cache.lookup(G, "feed", 1, [10], 400)] == [2]
 
@@ -269,6 +285,19 @@ def test_a_memory_is_ordered_and_idempotent(cache: VectorCache) -> None:
     cache.remember(G, [(1, "2024-03-09", 5, 50, vector(0.75))], keep=5)
     assert cache.memory(G, 1)[3][:, 0].tolist() == pytest.approx([-0.3, 0.4, 0.75])
     assert cache.generations() == {G: None}
+
+
+def test_a_restated_day_leaves_no_ghost(cache: VectorCache) -> None:
+    cache.remember(G, MEMORIES, keep=5)
+    cache.remember(H, MEMORIES, keep=5)
+    both = ["2024-03-08", "2024-03-09"]
+    assert cache.remembered(G, both) == {(1, 50), (1, 40), (1, -3), (2, 2**53 + 1)}
+    assert cache.remembered(G, ["2024-03-09"]) == {(1, 50)}
+    cache.remember(G, [(1, "2024-03-08", 9, 41, vector(0.9))], keep=5, days=["2024-03-08"])
+    assert cache.memory(G, 1)[2].tolist() == [41, 50] and cache.memory(G, 2)[2].tolist() == []
+    cache.remember(G, [], keep=5, days=["2024-03-08", "2024-03-09", "2024-03-10"])
+    assert cache.remembered(G, both) == set()
+    assert len(cache.memory(H, 1)[0]) == 3
 
 
 def test_only_the_newest_of_a_memory_are_kept(cache: VectorCache) -> None:
