@@ -17,7 +17,7 @@ from torch import Tensor
 from features.errors import GemlineError
 from features.transform.batch import Batch, build_batch, slice_histories
 from features.transform.columns import Column
-from features.transform.histories import HistoryStore
+from features.transform.histories import HistoryCut, HistoryStore
 from features.transform.schema import FeatureSchema
 from features.transform.transfer import SOURCES, MemoryStore, Precomputed, Transfer, build_transfer
 from models import artefact
@@ -73,8 +73,9 @@ class ServedModel:
         """Raw inputs as the model takes them, by the transform that training used."""
         schema, manifest = self.schema, self.manifest
         columns = raw.columns
+        cut = HistoryCut(manifest["history_length"])
         histories = slice_histories(
-            schema, raw.histories, columns["user_id"], raw.day, columns["request_ts"].values, manifest["history_length"]
+            schema, raw.histories, columns["user_id"], raw.day, columns["request_ts"].values, cut
         )
         transfer = build_transfer(
             raw.memory, columns, raw.day, manifest["memory_length"], raw.precomputed, tasks=len(schema.tasks)

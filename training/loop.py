@@ -134,7 +134,7 @@ def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
 def train_on(trainee: Trainee, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
     """Train on each row once; yields the loss of every global batch."""
     recipe = trainee.recipe
-    parts = reader.batches(rows, trainee.schema, recipe.batch_size, trainee.compute.share, recipe.model.history_length)
+    parts = reader.batches(rows, trainee.schema, recipe.batch_size, trainee.compute.share, recipe.cut)
     for step, (_, batch) in enumerate(parts):
         yield train_step(trainee, batch.to(trainee.compute.device), f"{where}, step {step}")
 
@@ -150,7 +150,7 @@ def score(trainee: Trainee, reader: Reader, rows: Rows) -> np.ndarray:
         trainee.schema,
         trainee.recipe.score_batch_size,
         trainee.compute.share,
-        trainee.recipe.model.history_length,
+        trainee.recipe.cut,
     )
     for positions, batch in parts:
         logits = trainee.model(batch.to(device))

@@ -1,8 +1,9 @@
 """From the plan's Parquet files to batches: a day's examples, a day's labelled examples, the gate's rows.
 
-Every process reads the same files and takes its share of each global batch, rows [rank::world], so that all
-of them make the same number of steps and each row is used exactly once. The order of rows is a function of
-the seed and the day alone.
+Every process reads the same files and takes its share of each global batch, one run of rows, so that all of
+them make the same number of steps and each row is used exactly once. Training order shuffles requests and keeps
+the candidates of one together: its user side is then computed once a batch, not once a row. The order is a
+function of the seed and the day alone.
 """
 
 from collections import OrderedDict
@@ -17,6 +18,7 @@ import torch
 from features.errors import GemlineError
 from features.transform.batch import Batch, HistoryStore, Labels, build_batch, slice_histories
 from features.transform.columns import Column
+from features.transform.histories import HistoryCut
 from features.transform.schema import FeatureSchema
 from training.parquet import read_columns, read_histories
 from training.plan import DayFiles
@@ -73,8 +75,8 @@ class Share:
 
     def of(self, rows: int, batch_size: int) -> list[np.ndarray]:
         """Positions of this process's rows in each global batch; one may be empty, their number is common."""
-        starts = range(0, rows, batch_size)
-        return [np.arange(start + self.rank, min(start + batch_size, rows), self.world) for start in starts]
+        batches = (np.arange(start, min(start + batch_size, rows)) for start in range(0, rows, batch_size))
+        return [np.array_split(batch, self.world)[self.rank] for batch in batches]
 
 
 class Files(Protocol):
@@ -151,7 +153,7 @@ class Reader:
         """
         rows = self._join(self._pairs(label_day), label_day)
         generator = np.random.default_rng([self.plan.seed, _ordinal(label_day)])
-        return rows.take(generator.permutation(len(rows)))
+        return rows.take(_shuffled_requests(rows, generator))
 
     def gate(self, day: str) -> Rows:
         """What the model of a day is judged on: its examples, then those of judged pairs with that `label_ds`."""
@@ -163,7 +165,7 @@ class Reader:
         return _concat([today, replace(earlier, labels=None)])
 
     def batches(
-        self, rows: Rows, schema: FeatureSchema, batch_size: int, share: Share, history_length: int
+        self, rows: Rows, schema: FeatureSchema, batch_size: int, share: Share, cut: HistoryCut
     ) -> Iterator[tuple[np.ndarray, Batch]]:
         """This process's part of each global batch.
 
@@ -172,7 +174,7 @@ class Reader:
             schema: of the model that is fed.
             batch_size: rows of a global batch.
             share: which part is this process's.
-            history_length: last events that are sliced.
+            cut: which events are sliced.
 
         Yields:
             Positions in `rows` [b], and their batch of b rows. Where b = 0 the batch is one row without labels,
@@ -185,21 +187,21 @@ class Reader:
             taken = [
                 part if len(part) else np.array([(first + number) * batch_size]) for number, part in enumerate(chunk)
             ]
-            built = self._batch(rows.take(np.concatenate(taken)), schema, history_length)
+            built = self._batch(rows.take(np.concatenate(taken)), schema, cut)
             start = 0
             for part, held in zip(chunk, taken, strict=True):
                 batch = built.rows(slice(start, start + len(held)))
                 yield part, batch if len(part) else replace(batch, mask=torch.zeros_like(batch.mask))
                 start += len(held)
 
-    def _batch(self, rows: Rows, schema: FeatureSchema, history_length: int) -> Batch:
+    def _batch(self, rows: Rows, schema: FeatureSchema, cut: HistoryCut) -> Batch:
         histories = slice_histories(
             schema,
             self.histories,
             rows.columns["user_id"],
             rows.day,
             rows.columns["request_ts"].values,
-            history_length,
+            cut,
         )
         return build_batch(schema, rows.columns, histories, rows.labels)
 
@@ -297,6 +299,18 @@ def _files_of(files: dict[str, DayFiles], table: str, day: str) -> DayFiles:
 
 def _ordinal(day: str) -> int:
     return date.fromisoformat(day).toordinal()
+
+
+def _shuffled_requests(rows: Rows, generator: np.random.Generator) -> np.ndarray:
+    """Positions of all rows, request after request in random order; a request is a user at an instant."""
+    user, instant = rows.columns["user_id"].values, rows.columns["request_ts"].values
+    order = np.lexsort((instant, user))
+    begins = (np.diff(user[order], prepend=user[order[:1]]) != 0) | (
+        np.diff(instant[order], prepend=instant[order[:1]]) != 0
+    )
+    request = np.cumsum(begins)
+    place = generator.permutation(len(rows) + 1)[request]
+    return order[np.argsort(place, kind="stable")]
 
 
 def _concat(parts: Sequence[Rows]) -> Rows:

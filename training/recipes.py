@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from features.errors import GemlineError
+from features.transform.histories import HistoryCut
 from models.gem.config import GemConfig
 from models.vertical.config import VerticalConfig
 
@@ -28,7 +29,7 @@ class Recipe:
     Attributes:
         name: the function it came from.
         kind: of the model, see `MODELS`.
-        model: its sizes; `model.history_length` is what the reader slices.
+        model: its sizes; `model.history_length` and its quotas are what the reader slices.
         batch_size: rows of a global batch, over all processes.
         score_batch_size: rows of a global batch when only scoring.
         table_lr: learning rate of row-wise Adagrad on embedding tables.
@@ -68,6 +69,11 @@ class Recipe:
             raise RecipeError(f"recipe {self.name}: warmup_steps, weight_decay and distill_weight must not be negative")
         if self.kind not in MODELS or not isinstance(self.model, MODELS[self.kind]):
             raise RecipeError(f"recipe {self.name}: kind '{self.kind}' with a {type(self.model).__name__}")
+
+    @property
+    def cut(self) -> HistoryCut:
+        """Which events of a history the model reads."""
+        return HistoryCut(self.model.history_length, getattr(self.model, "history_quotas", {}))
 
     def derive(self, overrides: Mapping[str, Any]) -> "Recipe":
         """This recipe with some values changed, for example from the Launchpad.
@@ -111,7 +117,7 @@ class Recipe:
 
 def gem_demo() -> Recipe:
     """The default: a year of one store chain's households, trained in well under a minute on two cores."""
-    model = GemConfig(dim=16, history_length=100, wukong_hidden=(64,), head_hidden=(64, 32))
+    model = GemConfig(dim=16, history_length=100, context_hidden=32, wukong_hidden=(64,), head_hidden=(64, 32))
     return Recipe(name="gem_demo", model=model)
 
 
@@ -120,7 +126,11 @@ def gem_tiny() -> Recipe:
     model = GemConfig(
         dim=8,
         history_length=10,
-        history_block=8,
+        attention_block=8,
+        attention_window=4,
+        activity_tokens=1,
+        context_tokens=2,
+        context_hidden=8,
         seeds=3,
         summary_tokens=2,
         matching_hidden=8,

@@ -94,6 +94,20 @@ class HistoryStore:
 
 
 @dataclass(frozen=True)
+class HistoryCut:
+    """How much of a history is read.
+
+    Attributes:
+        length: events kept.
+        quotas: newest events of a type that are kept whatever else fills the length, so that frequent impressions
+            cannot evict rare conversions; by type, at most `length` together. The rest goes to the newest others.
+    """
+
+    length: int
+    quotas: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Histories:
     """Slices of R distinct requests, and which of them each of B examples sees; L events in all.
 
@@ -166,7 +180,7 @@ def slice_histories(
     user_id: ColumnLike,
     day: np.ndarray,
     request_us: np.ndarray,
-    length: int | None = None,
+    cut: HistoryCut | None = None,
 ) -> Histories:
     """What each example may know of its user: events available before its day and stamped before its request.
 
@@ -176,12 +190,12 @@ def slice_histories(
         user_id: ids [B]; missing or unknown users have no history.
         day: ordinals [B] of the examples' local days; an event must have arrived on an earlier one.
         request_us: int64 [B], UTC microseconds; an event must be stamped strictly before.
-        length: last events kept; `schema.history.length` by default.
+        cut: which of them are kept; the last `schema.history.length` by default.
 
     Returns:
         Slices per distinct (user, day, request), ascending in time.
     """
-    length = schema.history.length if length is None else length
+    cut = HistoryCut(schema.history.length) if cut is None else cut
     users = as_column(user_id)
     ids = np.where(users.missing, 0, users.values).astype(np.int64)
     user = np.searchsorted(store.user_ids, ids)
@@ -189,14 +203,14 @@ def slice_histories(
     known[known] = store.user_ids[user[known]] == ids[known]
     keys = tuple(np.where(known, key, -1).astype(np.int64) for key in (user, day, request_us))
     first, row = distinct(keys)
-    event, counts = _select(store, keys[0][first], keys[1][first], keys[2][first], length)
+    event, counts = _select(store, keys[0][first], keys[1][first], keys[2][first], cut)
     ages = np.repeat(request_us[first], counts) - store.event_us[event]
     fields = {name: rows[event] for name, rows in store.encoded(schema).items()}
     return Histories(row, counts, ages, type_index(schema, store.type[event]), fields)
 
 
 def _select(
-    store: HistoryStore, user: np.ndarray, day: np.ndarray, request_us: np.ndarray, length: int
+    store: HistoryStore, user: np.ndarray, day: np.ndarray, request_us: np.ndarray, cut: HistoryCut
 ) -> tuple[np.ndarray, np.ndarray]:
     """Event indices of each request's slice, concatenated, and their counts (user -1: none)."""
     if not len(store.user_ids):
@@ -205,15 +219,34 @@ def _select(
     low, high = store.offsets[user], store.offsets[user + 1]
     end = first_not_below(store.event_us, low, high, request_us)
     late = store.late[user]
-    # Arrival days ascend with time unless something arrived late; only then must the whole past be looked
-    # through.
+    # Arrival days ascend with time unless something arrived late; only then, or when a type's newest events may lie
+    # far back, must the whole past be looked through.
     end = np.where(late, end, first_not_below(store.day, low, np.where(late, low, end), day))
-    begin = np.where(late, low, np.maximum(low, end - length))
+    begin = np.where(late | bool(cut.quotas), low, np.maximum(low, end - cut.length))
     end = np.where(none, begin, end)
     event = expand(begin, end - begin)
     owner = np.repeat(np.arange(len(user)), end - begin)
     available = store.day[event] < day[owner]
     event, owner = event[available], owner[available]
-    counts = np.bincount(owner, minlength=len(user)).astype(np.int64)
-    from_end = np.repeat(np.cumsum(counts), counts) - np.arange(len(event))
-    return event[from_end <= length], np.minimum(counts, length)
+    kept = _kept(owner, store.type[event], len(user), cut)
+    return event[kept], np.bincount(owner[kept], minlength=len(user)).astype(np.int64)
+
+
+def _kept(owner: np.ndarray, types: np.ndarray, owners: int, cut: HistoryCut) -> np.ndarray:
+    """Which events (sorted by owner and time) are kept: bool [E]."""
+    reserved = np.zeros(len(owner), dtype=bool)
+    for name, quota in cut.quotas.items():
+        mine = np.flatnonzero(types == string_id(name))
+        reserved[mine] = _from_newest(owner[mine], owners) <= quota
+    left = cut.length - np.bincount(owner[reserved], minlength=owners)
+    others = np.flatnonzero(~reserved)
+    kept = reserved
+    kept[others] = _from_newest(owner[others], owners) <= left[owner[others]]
+    return kept
+
+
+def _from_newest(owner: np.ndarray, owners: int) -> np.ndarray:
+    """Place of each event counted from its owner's newest, 1 for that one."""
+    counts = np.bincount(owner, minlength=owners)
+    place: np.ndarray = np.repeat(np.cumsum(counts), counts) - np.arange(len(owner))
+    return place

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from features.transform.histories import HistoryCut
 from training.compute import Compute
 from training.finite import NonFinite, require_finite
 from training.loop import Trainee, build, score, train_on, train_step
@@ -70,7 +71,7 @@ def test_scores_do_not_depend_on_batches(plan: Plan, reader: Reader, trainee: Tr
 
 def test_an_empty_batch_trains_on_nothing(plan: Plan, reader: Reader, trainee: Trainee) -> None:
     rows = reader.labelled(plan.walk[1])
-    _, batch = next(reader.batches(rows, plan.schema, 32, Share(), 10))
+    _, batch = next(reader.batches(rows, plan.schema, 32, Share(), HistoryCut(10)))
     before = copies(trainee)
     assert train_step(trainee, batch.rows(slice(0, 0)), "here") == 0.0
     tables = [name for name in before if "collection" in name]
@@ -80,7 +81,7 @@ def test_an_empty_batch_trains_on_nothing(plan: Plan, reader: Reader, trainee: T
 
 def test_the_first_loss_that_is_not_finite_stops_the_run(plan: Plan, reader: Reader, trainee: Trainee) -> None:
     rows = reader.labelled(plan.walk[1])
-    parts = list(reader.batches(rows, plan.schema, 32, Share(), 10))
+    parts = list(reader.batches(rows, plan.schema, 32, Share(), HistoryCut(10)))
     _, batch = parts[2]
     with torch.no_grad():
         trainee.gem.linear_tokens.weight[0, 0] = float("nan")
@@ -92,7 +93,7 @@ def test_the_first_loss_that_is_not_finite_stops_the_run(plan: Plan, reader: Rea
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run(plan: Plan, reader: Reader, trainee: Trainee) -> None:
-    _, batch = next(reader.batches(reader.labelled(plan.walk[1]), plan.schema, 32, Share(), 10))
+    _, batch = next(reader.batches(reader.labelled(plan.walk[1]), plan.schema, 32, Share(), HistoryCut(10)))
     trainee.gem.linear_numbers.weight.register_hook(lambda gradient: gradient * float("inf"))
     with pytest.raises(NonFinite, match="norm of the dense gradient"):
         train_step(trainee, batch, "here")

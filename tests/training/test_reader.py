@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from features.errors import GemlineError
+from features.transform.histories import HistoryCut
 from training.plan import DayFiles, Plan
 from training.reader import Reader, ReaderError, Share
 
@@ -64,6 +66,22 @@ def test_order_does_not_depend_on_files(plan: Plan) -> None:
     np.testing.assert_array_equal(before.labels.label, after.labels.label)
 
 
+def together(examples: pa.Table) -> pa.Table:
+    """Let every user's rows of a day be candidates of one request."""
+    at = examples.schema.get_field_index("request_ts")
+    return examples.set_column(at, examples.schema.field(at), pa.array([examples["request_ts"][0]] * len(examples)))
+
+
+def test_training_order_shuffles_requests_and_keeps_their_candidates_together(plan: Plan) -> None:
+    day = plan.walk[2]
+    rewrite(plan, "examples", day, together)
+    rows = Reader(plan).labelled(day)
+    request = list(zip(rows.columns["user_id"].values, rows.columns["request_ts"].values, strict=True))
+    changes = sum(a != b for a, b in pairwise(request))
+    assert changes + 1 == len(set(request)) < len(rows)
+    assert request != sorted(request) and request != sorted(request, key=lambda key: key[1])
+
+
 @pytest.mark.parametrize("rows", [0, 1, 5, 64, 169])
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_shares_use_every_row_once_in_as_many_steps(rows: int, world: int) -> None:
@@ -76,7 +94,7 @@ def test_shares_use_every_row_once_in_as_many_steps(rows: int, world: int) -> No
 def test_batches_hold_the_rows_of_their_positions(plan: Plan) -> None:
     reader = Reader(plan)
     rows = reader.labelled(plan.walk[1])
-    for positions, batch in reader.batches(rows, plan.schema, 32, Share(1, 2), 10):
+    for positions, batch in reader.batches(rows, plan.schema, 32, Share(1, 2), HistoryCut(10)):
         np.testing.assert_array_equal(batch.impression_id.numpy(), rows.impression_id[positions])
         np.testing.assert_array_equal(batch.label.numpy(), rows.labels.label[positions])
 
@@ -84,7 +102,7 @@ def test_batches_hold_the_rows_of_their_positions(plan: Plan) -> None:
 def test_a_share_without_rows_is_one_row_without_labels(plan: Plan) -> None:
     reader = Reader(plan)
     rows = reader.labelled(plan.walk[1]).take(np.arange(5))
-    (_, _), (positions, batch) = reader.batches(rows, plan.schema, 4, Share(1, 2), 10)
+    (_, _), (positions, batch) = reader.batches(rows, plan.schema, 4, Share(1, 2), HistoryCut(10))
     assert (len(positions), len(batch), float(batch.mask.sum())) == (0, 1, 0.0)
 
 
@@ -93,7 +111,7 @@ def test_histories_are_of_earlier_days_only(plan: Plan) -> None:
     lengths = {
         day: sum(
             int(batch.history_lengths.sum())
-            for _, batch in reader.batches(reader.examples(day), plan.schema, 64, Share(), 1000)
+            for _, batch in reader.batches(reader.examples(day), plan.schema, 64, Share(), HistoryCut(1000))
         )
         for day in plan.walk
     }
@@ -140,7 +158,7 @@ def test_a_closed_day_has_no_rows(plan: Plan) -> None:
     closed = {day: DayFiles("empty")}
     reader = Reader(replace(plan, examples=plan.examples | closed, labels=plan.labels | closed))
     assert len(reader.examples(day)) == len(reader.labelled(day)) == 0
-    assert list(reader.batches(reader.examples(day), plan.schema, 32, Share(), 10)) == []
+    assert list(reader.batches(reader.examples(day), plan.schema, 32, Share(), HistoryCut(10))) == []
 
 
 def test_the_gate_adds_earlier_examples_of_primary_pairs_only(plan: Plan) -> None:
@@ -172,7 +190,7 @@ def test_a_day_becomes_batches_fast_enough(plan: Plan) -> None:
     rows = reader.labelled(plan.walk[2])
     many = rows.take(np.tile(np.arange(len(rows)), 200))
     started = time.perf_counter()
-    read = sum(len(batch) for _, batch in reader.batches(many, plan.schema, 512, Share(), 10))
+    read = sum(len(batch) for _, batch in reader.batches(many, plan.schema, 512, Share(), HistoryCut(10)))
     assert read == len(many)
     # measured: over 100,000 rows a second on an idle core; a loop over rows would give a few thousand
     assert read / (time.perf_counter() - started) > 15_000

@@ -118,7 +118,7 @@ def _sample(tables: "Tables", gem: Gem, schema: FeatureSchema, recipe: Recipe, l
     found = []
     for ds in days:
         rows = reader.examples(ds)
-        parts = reader.batches(rows, schema, BATCH, Compute.alone().share, recipe.model.history_length)
+        parts = reader.batches(rows, schema, BATCH, Compute.alone().share, recipe.cut)
         found += [activations_of(gem, batch)[1] for _, batch in parts]
     activations = torch.cat(found)
     chosen = np.random.default_rng(0).permutation(len(activations))[:SAMPLE_ROWS]

@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 
 from features.days import day_range, shift
 from features.sources.sampling import kept_numpy
+from features.transform.histories import HistoryCut
 from training.chain import day_files
 from training.compute import Compute, deterministic
 from training.finite import NonFinite
 from training.loopfm.freeze import BATCH, Rows
 from training.loopfm.generation import Generation, coexisting, load
+from training.loopfm.lists import lists
 from training.reader import Reader
 from training.reader import Rows as Examples
 
@@ -84,20 +86,15 @@ def scored(generation: Generation, reader: Reader, rows: Examples) -> tuple[np.n
     """Logits float32 [N, T] and vectors float32 [N, d] of rows of its reader."""
     logits = np.zeros((len(rows), len(generation.schema.tasks)), dtype=np.float32)
     vectors = np.zeros((len(rows), generation.ref.width), dtype=np.float32)
-    length = generation.gem.config.history_length
+    config = generation.gem.config
+    cut = HistoryCut(config.history_length, config.history_quotas)
     if len(rows):
-        for positions, batch in reader.batches(rows, generation.schema, BATCH, Compute.alone().share, length):
+        for positions, batch in reader.batches(rows, generation.schema, BATCH, Compute.alone().share, cut):
             given, vector = generation.outputs(batch)
             logits[positions], vectors[positions] = given.numpy(), vector.numpy()
     if not (np.isfinite(logits).all() and np.isfinite(vectors).all()):
         raise NonFinite(f"generation {generation.ref.name} gives values that are not finite; freeze another one")
     return logits, vectors
-
-
-def lists(values: np.ndarray) -> pa.Array:
-    """Rows of a float32 matrix [N, w] as a list column."""
-    offsets = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1), pa.float32()))
 
 
 def _day(generation: Generation, reader: Reader, rows: Examples, ds: str) -> pa.Table:

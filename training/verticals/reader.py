@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from features.errors import GemlineError
 from features.transform.batch import Batch
+from features.transform.histories import HistoryCut
 from features.transform.schema import FeatureSchema
 from features.transform.transfer import SOURCES, MemoryStore, Precomputed, Taught, Transfer, build_transfer
 from training.compute import Compute
@@ -32,7 +33,7 @@ class Lessons:
         kept = pc.and_(outputs["remembered"], pc.is_valid(outputs["user_id"]))
         self.memory = _memory(outputs.filter(kept), generation)
         self._output = _Keyed(outputs)
-        self._logits = _matrix(outputs["logits"], len(generation.tasks), "fm_outputs.logits")
+        self._logits = matrix(outputs["logits"], "fm_outputs.logits", len(generation.tasks))
         vectors = _rows("solaris_train_vectors", plan.vectors, generation.name, _VECTORS)
         self._vector = _Keyed(vectors)
         self._precomputed = _precomputed(vectors, generation)
@@ -81,11 +82,11 @@ class VerticalReader(Reader):
         return self._lessons[generation]
 
     def lessons(
-        self, rows: Rows, schema: FeatureSchema, generation: str, batch_size: int, history_length: int
+        self, rows: Rows, schema: FeatureSchema, generation: str, batch_size: int, cut: HistoryCut
     ) -> Iterator[tuple[np.ndarray, Batch, Transfer]]:
         """Batches of rows with their transfer inputs, in order; see `Reader.batches`."""
         share = Compute.alone().share
-        for positions, batch in self.batches(rows, schema, batch_size, share, history_length):
+        for positions, batch in self.batches(rows, schema, batch_size, share, cut):
             yield positions, batch, self._lessons[generation].of(rows.take(positions), schema)
 
 
@@ -155,7 +156,7 @@ def _memory(rows: pa.Table, generation: GenerationRef) -> MemoryStore:
         day=rows["day"].to_numpy(),
         request_us=stamps.to_numpy(),
         impression_id=rows["impression_id"].to_numpy(),
-        vectors=_matrix(rows["vector"], generation.width, "fm_outputs.vector"),
+        vectors=matrix(rows["vector"], "fm_outputs.vector", generation.width),
     )
 
 
@@ -164,13 +165,5 @@ def _precomputed(rows: pa.Table, generation: GenerationRef) -> Precomputed:
     source = np.array([places[name] for name in rows["source"].to_pylist()], dtype=np.int64)
     vector = np.zeros((len(rows), generation.width), dtype=np.float32)
     held = rows.filter(pa.array(source > 0))
-    vector[source > 0] = _matrix(held["vector"], generation.width, "solaris_train_vectors.vector")
+    vector[source > 0] = matrix(held["vector"], "solaris_train_vectors.vector", generation.width)
     return Precomputed(vector, source)
-
-
-def _matrix(column: pa.ChunkedArray, width: int, what: str) -> np.ndarray:
-    """A list column as float32 [N, width]."""
-    flat = pc.list_flatten(column).to_numpy()
-    if len(flat) != len(column) * width:
-        raise GemlineError(f"{what}: {len(flat)} numbers in {len(column)} rows; each must have {width}")
-    return np.asarray(flat, dtype=np.float32).reshape(len(column), width)

@@ -147,4 +147,4 @@ class VerticalTrainee:
 
     def _lessons(self, reader: Reader, rows: Rows, batch_size: int) -> Iterator[tuple[np.ndarray, Batch, Transfer]]:
         assert isinstance(reader, VerticalReader)
-        return reader.lessons(rows, self.schema, self.generation, batch_size, self.recipe.model.history_length)
+        return reader.lessons(rows, self.schema, self.generation, batch_size, self.recipe.cut)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from features.transform.hashing import rows_of, string_id, table_salt
-from features.transform.histories import Histories, HistoryStore, expand, first_not_below, slice_histories
+from features.transform.histories import Histories, HistoryCut, HistoryStore, expand, first_not_below, slice_histories
 from features.transform.schema import Categorical, FeatureSchema, History, HistoryField, TaskSpec
 
 
@@ -87,8 +87,32 @@ def test_length_is_an_argument(schema: FeatureSchema) -> None:
     store = HistoryStore.from_arrays(one, one, np.arange(30), one, {"ad_id": np.arange(30)})
     args = (schema, store, np.array([1]), np.array([2]), np.array([100]))
     assert slice_histories(*args).lengths.tolist() == [5]
-    long, short = slice_histories(*args, length=20), slice_histories(*args, length=3)
+    long, short = slice_histories(*args, cut=HistoryCut(20)), slice_histories(*args, cut=HistoryCut(3))
     assert long.age_us[-3:].tolist() == short.age_us.tolist() == [73, 72, 71]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_quotas_keep_a_types_newest_events_whatever_else_fills_the_length(schema: FeatureSchema, late: bool) -> None:
+    rng = np.random.default_rng(3)
+    names = np.array(["view", "click", "buy"])
+    user, kind = rng.integers(0, 20, 900), rng.choice(3, 900, p=[0.9, 0.07, 0.03])
+    stamp = np.sort(rng.integers(0, 1_000_000, 900))
+    day = np.where(late & (rng.random(900) < 0.2), stamp // 100_000 + 1, stamp // 100_000)
+    ids = np.array([string_id(name) for name in names])[kind]
+    store = HistoryStore.from_arrays(user, day, stamp, ids, {"ad_id": np.arange(900)})
+    cut = HistoryCut(12, {"buy": 3, "click": 4})
+    got = slice_histories(schema, store, np.arange(20), np.full(20, 7), np.full(20, 900_000), cut)
+    start = 0
+    for asked, length in enumerate(got.lengths):
+        known = [e for e in range(900) if user[e] == asked and day[e] < 7 and stamp[e] < 900_000]
+        reserved = [e for n, q in ((2, 3), (1, 4)) for e in [e for e in known if kind[e] == n][-q:]]
+        rest = [e for e in known if e not in reserved][-(12 - len(reserved)) :]
+        expected = sorted(reserved + rest, key=lambda e: stamp[e])
+        ages = (900_000 - stamp[expected]).tolist()
+        assert got.age_us[start : start + length].tolist() == ages
+        start += length
+    plain = slice_histories(schema, store, np.arange(20), np.full(20, 7), np.full(20, 900_000), HistoryCut(12))
+    assert plain.lengths.tolist() == got.lengths.tolist() and plain.age_us.tolist() != got.age_us.tolist()
 
 
 def test_search_and_expand_equal_numpy() -> None:

@@ -17,7 +17,9 @@ from models.gem.model import Gem
 from models.layers.tables import PlainTables
 
 Toy = Callable[..., Batch]
-SMALL = GemConfig(dim=8, seeds=4, summary_tokens=2, wukong_hidden=(16,), head_hidden=(16, 8), history_block=8)
+SMALL = GemConfig(
+    dim=8, seeds=4, summary_tokens=2, wukong_hidden=(16,), head_hidden=(16, 8), attention_block=8, attention_window=4
+)
 
 
 def trained(model: Gem) -> Gem:
@@ -82,8 +84,10 @@ def test_the_request_side_does_not_see_the_candidate(schema: FeatureSchema, toy:
     results = []
     for changed in (batch, replace(batch, categorical=other)):
         found, events = model.embeddings(changed)
-        results.append(model._encode_requests(changed, torch.stack([found[n] for n in model.names], 1), events))
-    torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
+        results.append(model.requests(changed, found, events))
+    (activity, shared, (one,)), (other_activity, other_shared, (two,)) = results
+    assert torch.equal(activity, other_activity) and torch.equal(shared, other_shared)
+    assert torch.equal(one.x_NLD, two.x_NLD)
     assert not torch.equal(model(batch), model(replace(batch, categorical=other)))
 
 
