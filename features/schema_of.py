@@ -7,11 +7,13 @@ and the schema lists exactly these.
 
 from features.transform.schema import (
     Categorical,
+    Content,
     Dense,
     DenseKind,
     FeatureSchema,
     History,
     HistoryField,
+    Side,
     TaskSpec,
 )
 from features.worlds.schema import World
@@ -60,6 +62,15 @@ def categorical_columns(world: World) -> dict[str, str]:
     return {feature.name: SURFACE_ID if feature.name == "surface" else feature.name for feature in world.categorical}
 
 
+def attribute_types(world: World, table: str) -> dict[str, str]:
+    """Attribute -> Spark type, of `users` or `ads`: an id, a bag of ids, or a content embedding."""
+    attributes = (world.users if table == "users" else world.ads).attributes
+    return {
+        name: "array<bigint>" if name in world.bags else "array<float>" if name in world.vectors else "bigint"
+        for name in attributes
+    }
+
+
 def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
     """The feature schema of a world.
 
@@ -73,7 +84,7 @@ def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
     shared = {"user_id", "hour", "weekday", *world.users.attributes}
     columns = categorical_columns(world)
     categorical = tuple(
-        Categorical(columns[feature.name], feature.table, "request" if feature.name in shared else "candidate")
+        Categorical(columns[feature.name], feature.table, _side(feature.name, shared), feature.multi)
         for feature in world.categorical
     )
     fields = tuple(
@@ -88,4 +99,9 @@ def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
         surfaces=world.surface_names,
         event_types=world.event_types,
         tasks=tuple(TaskSpec(task.name, task.primary, task.parent, task.surfaces) for task in world.tasks),
+        content=tuple(Content(entry.name, entry.width, _side(entry.name, shared)) for entry in world.embeddings),
     )
+
+
+def _side(name: str, shared: set[str]) -> Side:
+    return "request" if name in shared else "candidate"

@@ -19,6 +19,19 @@ class TableInput(Protocol):
     def table(self) -> str: ...  # noqa: D102
     @property
     def side(self) -> str: ...  # noqa: D102
+    @property
+    def multi(self) -> bool: ...  # noqa: D102
+
+
+class VectorInput(Protocol):
+    """A content embedding: a name and its width."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def width(self) -> int: ...  # noqa: D102
+    @property
+    def side(self) -> str: ...  # noqa: D102
 
 
 class SequenceInput(Protocol):
@@ -65,6 +78,8 @@ class Schema(Protocol):
     def tasks(self) -> Sequence[Task]: ...  # noqa: D102
     @property
     def dense_width(self) -> int: ...  # noqa: D102
+    @property
+    def content(self) -> Sequence[VectorInput]: ...  # noqa: D102
 
 
 class Inputs(Protocol):
@@ -72,6 +87,12 @@ class Inputs(Protocol):
 
     @property
     def categorical(self) -> Mapping[str, Tensor]: ...  # noqa: D102
+    @property
+    def bags(self) -> Mapping[str, Tensor]: ...  # noqa: D102
+    @property
+    def bag_lengths(self) -> Mapping[str, Tensor]: ...  # noqa: D102
+    @property
+    def content(self) -> Mapping[str, Tensor]: ...  # noqa: D102
     @property
     def dense(self) -> Tensor: ...  # noqa: D102
     @property

@@ -5,14 +5,16 @@ Histories are kept per distinct request (R <= B of them) because all candidates 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from features.transform.bags import bags_of
 from features.transform.columns import Column, ColumnLike, as_column, column_of
+from features.transform.content import content_inputs
 from features.transform.dense import dense_inputs
 from features.transform.hashing import map_distinct, rows_of, string_ids, table_salt
 from features.transform.histories import Histories, HistoryStore, slice_histories
@@ -34,7 +36,7 @@ class Batch:
     """B examples, R distinct histories of L events in all, T tasks.
 
     Attributes:
-        categorical: name -> int64 [B], table rows.
+        categorical: single-valued feature -> int64 [B], table rows.
         dense: float32 [B, 2 D], see `features.transform.dense`.
         history_lengths: int64 [R].
         history: field -> int64 [L], table rows.
@@ -48,6 +50,9 @@ class Batch:
         weight: float32 [B, T].
         impression_id: int64 [B].
         history_row: int64 [B], index of the example's history; by default its own (R = B).
+        bags: multi-valued feature -> int64 [M], table rows of the examples' bags one after another.
+        bag_lengths: multi-valued feature -> int64 [B], at least 1, see `features.transform.bags`.
+        content: embedding -> float32 [B, width + 1], see `features.transform.content`.
     """
 
     categorical: dict[str, Tensor]
@@ -64,6 +69,9 @@ class Batch:
     weight: Tensor
     impression_id: Tensor
     history_row: Tensor | None = None
+    bags: dict[str, Tensor] = field(default_factory=dict)
+    bag_lengths: dict[str, Tensor] = field(default_factory=dict)
+    content: dict[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """B."""
@@ -98,16 +106,15 @@ class Batch:
         """
         picked = torch.arange(len(self), device=self.surface.device)[_index(index, self.surface.device)]
         used, history_row = torch.unique(self.rows_of_history[picked], return_inverse=True)
-        lengths = self.history_lengths[used]
-        starts = (torch.cumsum(self.history_lengths, 0) - self.history_lengths)[used]
-        ends = torch.cumsum(lengths, 0)
-        total = int(ends[-1]) if len(ends) else 0
-        event = torch.arange(total, device=starts.device) + torch.repeat_interleave(starts - (ends - lengths), lengths)
+        event = _places(self.history_lengths, used)
         return replace(
             self,
             categorical={name: rows[picked] for name, rows in self.categorical.items()},
+            bags={name: rows[_places(self.bag_lengths[name], picked)] for name, rows in self.bags.items()},
+            bag_lengths={name: lengths[picked] for name, lengths in self.bag_lengths.items()},
+            content={name: vectors[picked] for name, vectors in self.content.items()},
             history={name: rows[event] for name, rows in self.history.items()},
-            history_lengths=lengths,
+            history_lengths=self.history_lengths[used],
             history_age=self.history_age[event],
             history_type=self.history_type[event],
             history_span=self.history_span[used],
@@ -117,6 +124,14 @@ class Batch:
 
 
 _PER_EXAMPLE = ("dense", "surface", "keep_rate", "label", "mask", "weight", "impression_id")
+
+
+def _places(lengths: Tensor, picked: Tensor) -> Tensor:
+    """Places of the items of picked lists, among those of all lists one after another."""
+    starts, taken = (torch.cumsum(lengths, 0) - lengths)[picked], lengths[picked]
+    ends = torch.cumsum(taken, 0)
+    total = int(ends[-1]) if len(ends) else 0
+    return torch.arange(total, device=lengths.device) + torch.repeat_interleave(starts - (ends - taken), taken)
 
 
 def _index(index: slice | Sequence[int] | np.ndarray | Tensor, device: torch.device) -> slice | Tensor:
@@ -137,13 +152,11 @@ def concat(batches: Sequence[Batch]) -> Batch:
     shifts = np.cumsum([0, *(len(batch.history_lengths) for batch in batches[:-1])])
     rows = [batch.rows_of_history + int(shift) for batch, shift in zip(batches, shifts, strict=True)]
     names = (*_PER_EXAMPLE, "history_lengths", "history_age", "history_type", "history_span")
-    first = batches[0]
-    return Batch(
-        categorical={name: torch.cat([batch.categorical[name] for batch in batches]) for name in first.categorical},
-        history={name: torch.cat([batch.history[name] for batch in batches]) for name in first.history},
-        history_row=torch.cat(rows),
-        **{name: torch.cat([getattr(batch, name) for batch in batches]) for name in names},
-    )
+    whole: dict[str, Any] = {name: torch.cat([getattr(batch, name) for batch in batches]) for name in names}
+    for group, held in vars(batches[0]).items():
+        if isinstance(held, dict):
+            whole[group] = {name: torch.cat([getattr(batch, group)[name] for batch in batches]) for name in held}
+    return Batch(history_row=torch.cat(rows), **whole)
 
 
 def build_batch(
@@ -175,8 +188,23 @@ def build_batch(
     keep_rate = columns.get("keep_rate", np.ones(rows))
     if labels is None:
         labels = Labels(*(np.zeros((rows, len(schema.tasks)), dtype=np.float32) for _ in range(3)))
+    bags = {
+        entry.name: bags_of(column_of(columns, entry.name, rows), entry.table, schema.tables[entry.table])
+        for entry in schema.categorical
+        if entry.multi
+    }
     return Batch(
-        categorical={entry.name: _categorical(schema, columns, entry.name, rows) for entry in schema.categorical},
+        categorical={
+            entry.name: _categorical(schema, columns, entry.name, rows)
+            for entry in schema.categorical
+            if not entry.multi
+        },
+        bags={name: torch.from_numpy(found.rows) for name, found in bags.items()},
+        bag_lengths={name: torch.from_numpy(found.lengths) for name, found in bags.items()},
+        content={
+            entry.name: torch.from_numpy(content_inputs(entry, column_of(columns, entry.name, rows)))
+            for entry in schema.content
+        },
         dense=torch.from_numpy(dense_inputs(schema, columns, rows)),
         history_lengths=torch.from_numpy(histories.lengths),
         history={name: torch.from_numpy(rows_) for name, rows_ in histories.fields.items()},

@@ -23,11 +23,22 @@ class Categorical:
     """An id feature and the embedding table that it looks up.
 
     `side` is `request` for what all candidates of one request share (user attributes, hour): only those may
-    reach the user's encoded history, which is computed once per request.
+    reach the user's encoded history, which is computed once per request. `multi`: any number of ids, see
+    `features.transform.bags`.
     """
 
     name: str
     table: str
+    side: Side = "candidate"
+    multi: bool = False
+
+
+@dataclass(frozen=True)
+class Content:
+    """A vector that another model made, see `features.transform.content`."""
+
+    name: str
+    width: int
     side: Side = "candidate"
 
 
@@ -82,6 +93,7 @@ class FeatureSchema:
     surfaces: tuple[str, ...]
     event_types: tuple[str, ...]
     tasks: tuple[TaskSpec, ...]
+    content: tuple[Content, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every reference once, so that no later code has to."""
@@ -97,11 +109,15 @@ class FeatureSchema:
                 raise SchemaError(
                     f"dense feature {feature.name}: kind '{feature.kind}' is none of {get_args(DenseKind)}"
                 )
+        for entry in self.content:
+            if entry.width < 1:
+                raise SchemaError(f"embedding {entry.name}: width {entry.width}; it needs at least 1")
 
     def _check_unique(self) -> None:
         groups = {
             "categorical": [feature.name for feature in self.categorical],
             "dense": [feature.name for feature in self.dense],
+            "content": [entry.name for entry in self.content],
             "history.fields": [field.name for field in self.history.fields],
             "surfaces": list(self.surfaces),
             "event_types": list(self.event_types),
@@ -133,6 +149,8 @@ class FeatureSchema:
                 raise SchemaError(
                     f"history field {field.name}: candidate '{field.candidate}' is no categorical feature"
                 )
+            if self.categorical_of(field.candidate).multi:
+                raise SchemaError(f"history field {field.name}: candidate '{field.candidate}' is multi-valued")
             if self.categorical_of(field.candidate).table != field.table:
                 raise SchemaError(
                     f"history field {field.name}: its candidate '{field.candidate}' uses another table; "
@@ -159,6 +177,12 @@ class FeatureSchema:
             if feature.name == name:
                 return feature
         raise SchemaError(f"no categorical feature '{name}'; known: {[feature.name for feature in self.categorical]}")
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Columns of `examples` that are inputs of a model."""
+        names = [entry.name for entry in self.categorical] + [entry.name for entry in self.dense]
+        return (*names, *(entry.name for entry in self.content))
 
     @property
     def dense_width(self) -> int:
@@ -215,6 +239,7 @@ class FeatureSchema:
                 surfaces=tuple(data["surfaces"]),
                 event_types=tuple(data["event_types"]),
                 tasks=tuple(TaskSpec(**{**entry, "surfaces": tuple(entry["surfaces"])}) for entry in data["tasks"]),
+                content=tuple(Content(**entry) for entry in data.get("content", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"this JSON is no feature schema: {error!r}; rebuild it from the world") from error

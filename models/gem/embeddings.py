@@ -14,7 +14,7 @@ from torchrec.modules.embedding_modules import EmbeddingCollection
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from models.interfaces import Inputs, Schema
-from models.layers.tables import history_key, tables_of_features
+from models.layers.tables import history_key, mean_by_bag, tables_of_features
 
 
 def table_configs(schema: Schema, dim: int) -> list[EmbeddingConfig]:
@@ -49,6 +49,7 @@ class Embeddings(nn.Module):
     def __init__(self, schema: Schema, dim: int, device: torch.device | str | None = None) -> None:
         super().__init__()
         self.names = [feature.name for feature in schema.categorical]
+        self.multi = {feature.name for feature in schema.categorical if feature.multi}
         self.fields = [field.name for field in schema.history.fields]
         self.tables = tables_of_features(schema)
         where = torch.device(device) if device is not None else None
@@ -57,8 +58,8 @@ class Embeddings(nn.Module):
     def keyed(self, batch: Inputs) -> KeyedJaggedTensor:
         """All ids as one KeyedJaggedTensor of stride B.
 
-        Categorical features have one id per example. A history field's R <= B sequences take the first R
-        places.
+        Categorical features have one id per example, or a bag of them. A history field's R <= B sequences take the
+        first R places.
         """
         rows = len(batch.surface)
         ones = batch.history_lengths.new_ones(rows)
@@ -67,15 +68,24 @@ class Embeddings(nn.Module):
         return KeyedJaggedTensor.from_lengths_sync(
             keys=[*self.names, *map(history_key, self.fields)],
             values=torch.cat(
-                [batch.categorical[name] for name in self.names] + [batch.history[name] for name in self.fields]
+                [batch.bags[name] if name in self.multi else batch.categorical[name] for name in self.names]
+                + [batch.history[name] for name in self.fields]
             ),
-            lengths=torch.cat([ones] * len(self.names) + [lengths] * len(self.fields)),
+            lengths=torch.cat(
+                [batch.bag_lengths[name] if name in self.multi else ones for name in self.names]
+                + [lengths] * len(self.fields)
+            ),
         )
 
     def forward(self, batch: Inputs) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Vectors by name: categorical features [B, d] each, history fields [L, d] each."""
+        """Vectors by name: categorical features [B, d] each (a bag's mean), history fields [L, d] each."""
         found = self.collection(self.keyed(batch))
         if isinstance(found, LazyAwaitable):
             found = found.wait()
-        categorical = {name: found[name].values() for name in self.names}
+        categorical = {
+            name: mean_by_bag(found[name].values(), batch.bag_lengths[name])
+            if name in self.multi
+            else found[name].values()
+            for name in self.names
+        }
         return categorical, {name: found[history_key(name)].values() for name in self.fields}

@@ -20,6 +20,16 @@ def history_key(field: str) -> str:
     return HISTORY_PREFIX + field
 
 
+def mean_by_bag(x_MD: Tensor, lengths_B: Tensor) -> Tensor:
+    """Mean vector of each bag: [M, d] -> [B, d]; zeros where a bag holds nothing.
+
+    A mean, so that the number of values does not change the scale.
+    """
+    owner = torch.repeat_interleave(torch.arange(len(lengths_B), device=x_MD.device), lengths_B)
+    total = x_MD.new_zeros(len(lengths_B), x_MD.shape[1]).index_add(0, owner, x_MD)
+    return total / lengths_B.clamp(min=1)[:, None]
+
+
 def tables_of_features(schema: Schema) -> dict[str, str]:
     """Feature name -> table, for categorical features and (by `history_key`) history fields."""
     found = {feature.name: feature.table for feature in schema.categorical}
@@ -39,6 +49,7 @@ class PlainTables(nn.Module):
     def __init__(self, schema: Schema, dim: int, *, sparse: bool = False, history: bool = True) -> None:
         super().__init__()
         self.names = [feature.name for feature in schema.categorical]
+        self.multi = {feature.name for feature in schema.categorical if feature.multi}
         self.fields = [field.name for field in schema.history.fields] if history else []
         looked_up = {*self.names, *map(history_key, self.fields)}
         self.tables = {name: table for name, table in tables_of_features(schema).items() if name in looked_up}
@@ -48,9 +59,14 @@ class PlainTables(nn.Module):
         self.collection = nn.ModuleDict({"embeddings": nn.ModuleDict(made)})
 
     def forward(self, batch: Inputs) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Vectors by name: categorical features [B, d] each, history fields [L, d] each."""
+        """Vectors by name: categorical features [B, d] each (a bag's mean), history fields [L, d] each."""
         tables: Any = self.collection["embeddings"]
-        categorical = {name: tables[self.tables[name]](batch.categorical[name]) for name in self.names}
+        categorical = {
+            name: mean_by_bag(tables[self.tables[name]](batch.bags[name]), batch.bag_lengths[name])
+            if name in self.multi
+            else tables[self.tables[name]](batch.categorical[name])
+            for name in self.names
+        }
         history = {name: tables[self.tables[history_key(name)]](batch.history[name]) for name in self.fields}
         return categorical, history
 

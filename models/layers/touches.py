@@ -33,17 +33,22 @@ class TouchCounters(nn.Module):
     def update(self, embeddings: "Embeddings | PlainTables", batch: Inputs) -> None:
         """Count the rows that a training step on `batch` moves: those of examples with a due label.
 
-        An event counts once per history, however many candidates saw it.
+        An event counts once per history, however many candidates saw it; every value of a bag counts.
         """
         counts = self.counts()
         active = batch.mask.any(dim=1)
         for name in embeddings.names:
-            _add(counts[embeddings.tables[name]], batch.categorical[name][active])
+            rows = batch.categorical[name][active] if name not in embeddings.multi else _items(batch, name, active)
+            _add(counts[embeddings.tables[name]], rows)
         seen = torch.zeros(len(batch.history_lengths), dtype=torch.bool, device=active.device)
         seen[batch.rows_of_history[active]] = True
         events = torch.repeat_interleave(seen, batch.history_lengths)
         for name in embeddings.fields:
             _add(counts[embeddings.tables[history_key(name)]], batch.history[name][events])
+
+
+def _items(batch: Inputs, name: str, active: Tensor) -> Tensor:
+    return batch.bags[name][torch.repeat_interleave(active, batch.bag_lengths[name])]
 
 
 def _add(counter: Tensor, rows: Tensor) -> None:

@@ -7,6 +7,7 @@ import pytest
 from features.errors import GemlineError
 from features.transform.schema import (
     Categorical,
+    Content,
     Dense,
     FeatureSchema,
     History,
@@ -19,13 +20,18 @@ from features.transform.schema import (
 @pytest.fixture
 def schema() -> FeatureSchema:
     return FeatureSchema(
-        categorical=(Categorical("ad_id", "ad"), Categorical("hour", "hour", "request")),
+        categorical=(
+            Categorical("ad_id", "ad"),
+            Categorical("hour", "hour", "request"),
+            Categorical("tags", "ad", multi=True),
+        ),
         dense=(Dense("clicks", "count"), Dense("ctr", "ratio")),
         history=History((HistoryField("ad_id", "ad", "ad_id"), HistoryField("store", "hour")), 20),
         tables={"ad": 100, "hour": 26},
         surfaces=("feed", "search"),
         event_types=("click",),
         tasks=(TaskSpec("click", True), TaskSpec("install", False, "click", ("feed",))),
+        content=(Content("look", 3, "request"),),
     )
 
 
@@ -36,6 +42,7 @@ def test_round_trip_keeps_everything(schema: FeatureSchema) -> None:
 
 def test_widths_and_lookups(schema: FeatureSchema) -> None:
     assert schema.dense_width == 4
+    assert schema.feature_names == ("ad_id", "hour", "tags", "clicks", "ctr", "look")
     assert schema.task_names == ("click", "install")
     assert schema.categorical_of("hour").side == "request"
     with pytest.raises(SchemaError, match="no categorical feature 'nope'"):
@@ -56,6 +63,9 @@ def test_widths_and_lookups(schema: FeatureSchema) -> None:
         ({"tasks": (TaskSpec("click", True, "click"),)}, "no other task"),
         ({"tasks": (TaskSpec("click", True, None, ("tv",)),)}, "tv"),
         ({"surfaces": ()}, "at least one"),
+        ({"content": (Content("look", 0),)}, "width 0"),
+        ({"content": (Content("look", 2), Content("look", 3))}, "more than once"),
+        ({"categorical": (Categorical("ad_id", "ad", multi=True),)}, "multi-valued"),
     ],
 )
 def test_contradictions_are_refused(schema: FeatureSchema, change: dict[str, object], message: str) -> None:
