@@ -18,7 +18,8 @@ from features.transform.precomputed import user_means
 from training.chain import day_files
 from training.loopfm.freeze import Rows
 from training.loopfm.generation import Generation, coexisting, load
-from training.loopfm.outputs import STAMP, lists, scored, staged
+from training.loopfm.lists import lists
+from training.loopfm.outputs import STAMP, scored, staged
 from training.parquet import read_columns
 from training.plan import DayFiles
 from training.reader import Reader

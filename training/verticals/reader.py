@@ -14,6 +14,7 @@ from features.transform.histories import HistoryCut
 from features.transform.schema import FeatureSchema
 from features.transform.transfer import SOURCES, MemoryStore, Precomputed, Taught, Transfer, build_transfer
 from training.compute import Compute
+from training.loopfm.lists import matrix
 from training.plan import DayFiles, GenerationRef, Plan, TransferPlan
 from training.reader import Reader, Rows
 
