@@ -27,29 +27,21 @@ Settings = Mapping[str, Any]
 HERE = Path(__file__).parent
 TUNED = HERE / "tuned.json"
 
-STAGES = (100, 200, 400, 700, 1000, 1500)
+STAGES = (100, 200, 300, 400, 600)
 """Numbers of trees that one trial of boosting looks at."""
+_REGULAR: Settings = {
+    "learning_rate": 0.03,
+    "min_data_in_leaf": 200,
+    "feature_fraction": 0.5,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "lambda_l2": 10.0,
+}
 _TREES: tuple[Settings, ...] = (
     {"learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 50},
     {"learning_rate": 0.05, "num_leaves": 63, "min_data_in_leaf": 100, "feature_fraction": 0.7},
-    {
-        "learning_rate": 0.03,
-        "num_leaves": 63,
-        "min_data_in_leaf": 200,
-        "feature_fraction": 0.5,
-        "bagging_fraction": 0.8,
-        "bagging_freq": 1,
-        "lambda_l2": 10.0,
-    },
-    {
-        "learning_rate": 0.03,
-        "num_leaves": 127,
-        "min_data_in_leaf": 200,
-        "feature_fraction": 0.5,
-        "bagging_fraction": 0.8,
-        "bagging_freq": 1,
-        "lambda_l2": 10.0,
-    },
+    {**_REGULAR, "num_leaves": 31},
+    {**_REGULAR, "num_leaves": 63, "cat_smooth": 50, "min_data_per_group": 300},
 )
 _DIN: Settings = {"batch_size": 512, "embedding_dim": 10, "learning_rate": 1e-3, "dnn_hidden_units": [256, 128]}
 _DCN: Settings = {
