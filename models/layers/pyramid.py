@@ -45,21 +45,18 @@ class TokenInteraction(nn.Module):
 
 
 class PyramidLevel(nn.Module):
-    """Parallel modules, each weighed token by token, and what leaves the level: summary tokens and merged tokens.
+    """Parallel modules, each weighed token by token, and the merging of what leaves them.
 
     Args:
         dim: d.
-        heads: heads of attention, GDPA and pooling.
+        heads: heads of attention and GDPA.
         block: L.
         window: reach of attention; None for attention inside blocks.
         rank: k of the token interaction.
-        pool: makes the summary tokens.
         ratio: tokens merged into one of the next level; None at the top.
     """
 
-    def __init__(
-        self, *, dim: int, heads: int, block: int, window: int | None, rank: int, pool: SeedPooling, ratio: int | None
-    ) -> None:
+    def __init__(self, *, dim: int, heads: int, block: int, window: int | None, rank: int, ratio: int | None) -> None:
         super().__init__()
         self.attention: SelfAttention = (
             BlockSelfAttention(dim, heads) if window is None else WindowSelfAttention(dim, heads, window)
@@ -69,11 +66,10 @@ class PyramidLevel(nn.Module):
         self.gate = nn.Linear(dim, 3)
         nn.init.zeros_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
-        self.pool = pool
         self.ratio = ratio
         self.merge = None if ratio is None else nn.Linear(ratio * dim, dim, bias=False)
 
-    def interact(
+    def forward(
         self, x_NLD: Tensor, layout: BlockLayout, context_RCD: Tensor, rotation: Rotation | None = None
     ) -> Tensor:
         """Tokens plus what each module adds to them, times its gate: [N, L, d]. All gates are 1 at initialisation."""
@@ -143,10 +139,12 @@ class Pyramid(nn.Module):
                 block=block,
                 window=window,
                 rank=rank,
-                pool=SeedPooling(dim=dim, heads=heads, seeds=seeds, tokens=tokens, terms=terms),
                 ratio=ratio if level + 1 < levels else None,
             )
             for level in range(levels)
+        )
+        self.pools = nn.ModuleList(
+            SeedPooling(dim=dim, heads=heads, seeds=seeds, tokens=tokens, terms=terms) for _ in range(levels)
         )
 
     def climb(
@@ -156,7 +154,7 @@ class Pyramid(nn.Module):
         found = []
         for level in self.levels:
             assert isinstance(level, PyramidLevel)
-            x_NLD = level.interact(x_NLD, layout, context_RCD, rotation)
+            x_NLD = level(x_NLD, layout, context_RCD, rotation)
             found.append((x_NLD, layout))
             if level.ratio is not None:
                 x_NLD, rotation = level.rise(x_NLD, layout, rotation)
@@ -168,8 +166,4 @@ class Pyramid(nn.Module):
     ) -> Tensor:
         """Blocks [N, L, d], context [R, c, d] -> [R, P t, d], the finest level's tokens first; zeros for empty rows."""
         reached = self.climb(x_NLD, layout, context_RCD, rotation)
-        summaries = []
-        for level, (x, at) in zip(self.levels, reached, strict=True):
-            assert isinstance(level, PyramidLevel)
-            summaries.append(level.pool(x, at))
-        return torch.cat(summaries, dim=1)
+        return torch.cat([pool(x, at) for pool, (x, at) in zip(self.pools, reached, strict=True)], dim=1)
