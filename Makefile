@@ -94,6 +94,7 @@ bench: setup ## all stale benchmarks, or one: NAME=...
 lock: setup ## resolve the pinned lists again from their inputs
 	cd requirements && $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-header --no-annotate --overrides overrides.in -o cpu.txt runtime.in dev.in cpu.in
 	cd requirements && grep -v '^fbgemm' cpu.txt > $(VENV)/pins.txt && $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-header --no-annotate --constraints $(VENV)/pins.txt -o gpu.txt runtime.in dev.in gpu.in
+	cd requirements && $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-header --no-annotate --constraints $(VENV)/pins.txt -o peers.txt peers.in
 
 clean: ## caches of the tools; the environment and GEMLINE_HOME stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log build ./*.egg-info

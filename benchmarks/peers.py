@@ -48,14 +48,16 @@ def run(quick: bool) -> Result:
     world = load_world("complete_journey") if quick else year_world()
     span = QUICK if quick else FINAL
     records = open_records(world, span.judged.days[-1] if quick else LAST)
-    dataset, truth = records.dataset(span, 1.0 if quick else HOUSEHOLDS)
+    households = 1.0 if quick else HOUSEHOLDS
+    dataset, truth = records.dataset(span, households)
     given: dict[str, Floats] = {}
     for name in _names(quick):
         seeds = SEEDS[:1] if quick or name == "popularity" else SEEDS
         settings = {"rounds": 50} if quick and name in TREES else tuned(name)
         given[name] = np.stack([predictions(name, settings, dataset, seed) for seed in seeds])
-    result = _result(truth, given, f"{len(dataset.fit)} fitted, {len(dataset.judged)} judged")
-    return replace(result, bars={}) if quick else result
+    result = _result(truth, given)
+    data = {"world": world.name, "households": households, "fitted": len(dataset.fit), "judged": len(dataset.judged)}
+    return replace(result, bars={} if quick else result.bars, notes=data | result.notes)
 
 
 def _names(quick: bool) -> list[str]:
@@ -66,10 +68,9 @@ def _names(quick: bool) -> list[str]:
     return [CHALLENGER, "popularity", *TREES, *NEURAL]
 
 
-def _result(truth: "Truth", given: dict[str, Floats], rows: str) -> Result:
+def _result(truth: "Truth", given: dict[str, Floats]) -> Result:
     """The first of the given models against all others."""
     from benchmarks.rivals import judge
-    from benchmarks.rivals.dataset import HOUSEHOLDS
 
     gem, *peers = given
     found = {name: judge.scores(truth, one) for name, one in given.items()}
@@ -95,8 +96,6 @@ def _result(truth: "Truth", given: dict[str, Floats], rows: str) -> Result:
         notes={
             "challenger": gem,
             "best_neural": best,
-            "households": HOUSEHOLDS,
-            "rows": rows,
             "recalibrated": after,
             "ne_by_seed": {name: judge.ne_by_seed(truth, one) for name, one in given.items()},
         },

@@ -17,7 +17,7 @@ from benchmarks.rivals.boosting import Boosting
 from benchmarks.rivals.dataset import Dataset, Peer
 from benchmarks.rivals.environment import REQUIREMENTS
 from benchmarks.rivals.gem import Gem
-from benchmarks.rivals.nets import Net
+from benchmarks.rivals.nets import HISTORY, Net
 from benchmarks.rivals.popularity import Popular
 from features.home import gemline_home
 from training.digest import sources_hash
@@ -27,7 +27,7 @@ Settings = Mapping[str, Any]
 HERE = Path(__file__).parent
 TUNED = HERE / "tuned.json"
 
-STAGES = (100, 200, 300, 400, 600)
+STAGES = (150, 300, 600, 900, 1200)
 """Numbers of trees that one trial of boosting looks at."""
 _REGULAR: Settings = {
     "learning_rate": 0.03,
@@ -77,10 +77,16 @@ def peer_of(name: str, settings: Settings) -> Peer:
         "popularity": lambda: Popular(**settings),
         "boosting_running": lambda: _boosting("running", settings),
         "boosting_strong": lambda: _boosting("strong", settings),
-        "din": lambda: Net("din", settings),
-        "dcnv2": lambda: Net("dcnv2", settings),
+        "din": lambda: _net("din", settings),
+        "dcnv2": lambda: _net("dcnv2", settings),
     }
     return makers.get(name, lambda: Gem(name, settings))()
+
+
+def _net(model: str, settings: Settings) -> Net:
+    own = dict(settings)
+    history = int(own.pop("history", HISTORY))
+    return Net(model, own, history)
 
 
 def _boosting(kind: str, settings: Settings) -> Boosting:
