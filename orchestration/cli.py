@@ -201,18 +201,29 @@ def freeze(world: str, day: str) -> None:
 @main.command()
 @click.option("--world", default="complete_journey", show_default=True)
 @click.option("--model", default="gem", show_default=True, help="gem, or a vertical.")
-@click.option("--reason", required=True, help="Kept in the release record.")
-def rollback(world: str, model: str, reason: str) -> None:
-    """Point the live release of a model back to the one before it; nothing is computed again."""
-    from features.home import Home
-    from features.worlds import load_world
-    from serving import releases
+@click.option("--reason", required=True, help="Kept in the release record and the ledger of decisions.")
+@click.option("--undo", is_flag=True, help="Take the newest rollback back instead, while nothing went live since.")
+def rollback(world: str, model: str, reason: str, undo: bool) -> None:
+    """Point the live release of a model back to the one before it; nothing is computed again.
 
-    loaded, home = load_world(world), Home.of(world)
-    line = model if model == "gem" else loaded.vertical(model).name
-    with home.writing(f"rolling back {line}"):
-        release = releases.rollback(home.releases, line, reason).release
+    Training, judging and freezing leave out what was rolled back, too.
+    """
+    from features.worlds import load_world
+    from features.worlds.schema import GEM
+    from orchestration.doctor import require
+    from orchestration.releasing import roll_back, undo_rollback
+    from orchestration.resources import WorldResource
+
+    loaded = load_world(world)
+    line = model if model == GEM else loaded.vertical(model).name
+    require(("java", "jars", "packages"))
+    tables = WorldResource(world_name=loaded.name).tables()
+    release, changed = (undo_rollback if undo else roll_back)(tables, line, reason)
     click.echo(f"live: {release.ds} {release.digest}")
+    days = ", ".join(sorted({row.ds for row in changed})) or "none"
+    click.echo(f"decisions that {'stand again' if undo else 'count no more'}: {days}")
+    if not undo:
+        click.echo(f"to undo this: gemline rollback --world {loaded.name} --model {line} --undo --reason ...")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from features.errors import GemlineError
-from orchestration.assets.lines import GEM
+from features.worlds.schema import GEM
 
 if TYPE_CHECKING:
     from features.tables import Tables
@@ -17,9 +17,9 @@ def freeze_promoted(tables: "Tables", ds: str = "", seed: int = 7) -> dict[str, 
     """
     from training.loopfm.freeze import freeze
 
-    promoted = {day: row for day, row in tables.decisions.by_day(GEM).items() if row.decision == "promoted"}
+    promoted = tables.decisions.of_kinds(GEM, ("promoted",))
     if not promoted:
-        raise GemlineError("no GEM model was promoted yet; materialize gem_release of a day first")
+        raise GemlineError("no promoted GEM model stands; materialize gem_release of a day first")
     if ds and ds not in promoted:
-        raise GemlineError(f"GEM of {ds} was not promoted; promoted days: {', '.join(sorted(promoted))}")
+        raise GemlineError(f"GEM of {ds} was not promoted, or rolled back; promoted days: {', '.join(promoted)}")
     return freeze(tables, promoted[ds or max(promoted)], seed)

@@ -27,7 +27,7 @@ def package_promoted(tables: "Tables", vertical: str, ds: str) -> dict[str, Any]
     if made is None:
         raise GemlineError(f"nothing was decided about {vertical} of {ds}; materialize its release first")
     if made.decision != "promoted":
-        return {"decision": made.decision, "live": False}
+        return {"decision": made.decision, "reason": made.reason, "live": False}
     checkpoint = home.root / made.path
     plan = Plan.read(checkpoint.parent / "plan.json")
     packages = home.releases / vertical / "packages"

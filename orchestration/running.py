@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import dagster as dg
 from dagster._core.storage.tags import (
@@ -18,8 +18,9 @@ from dagster._core.storage.tags import (
 
 from features.errors import GemlineError
 from features.home import Home
-from features.worlds import World, load_world
-from orchestration.assets.lines import GEM, evaluations_of
+from features.worlds import load_world
+from features.worlds.schema import GEM
+from orchestration.assets.lines import REJECTED
 from orchestration.definitions import build
 from serving import releases
 
@@ -31,6 +32,19 @@ class StepTime:
     run: str
     step: str
     seconds: float
+
+
+class Rejected(GemlineError):
+    """A run ended red and for no other reason than that the gate rejected a model.
+
+    Attributes:
+        steps: that the run made.
+    """
+
+    def __init__(self, message: str, steps: Sequence[StepTime]) -> None:
+        """Keep the steps beside the sentence."""
+        super().__init__(message)
+        self.steps = list(steps)
 
 
 def instance() -> dg.DagsterInstance:
@@ -75,20 +89,17 @@ def run_once(world_name: str, job: str, run_config: Mapping[str, Any]) -> list[S
     return _recorded(world_name, job, "once", run_config=run_config)
 
 
-def run_judged(world: World, job: str, ds: str, say: Callable[[str], None]) -> list[StepTime]:
+def run_judged(world_name: str, job: str, ds: str, say: Callable[[str], None]) -> list[StepTime]:
     """Run a job of a day; a rejected model ends its run red, which is an outcome to tell and no fault.
 
     Raises:
         GemlineError: the run failed for another reason.
     """
     try:
-        return run_day(world.name, job, ds)
-    except GemlineError as error:
-        judged = evaluations_of(world, Home.of(world.name), ds).values()
-        if "rejected" not in {found["decision"]["kind"] for found in judged}:
-            raise
+        return run_day(world_name, job, ds)
+    except Rejected as error:
         say(f"{ds}: {error}")
-        return []
+        return error.steps
 
 
 def run_models(world_name: str, ds: str, say: Callable[[str], None]) -> list[str]:
@@ -103,7 +114,7 @@ def run_models(world_name: str, ds: str, say: Callable[[str], None]) -> list[str
     from training.loopfm.generation import manifests
 
     world, home = load_world(world_name), Home.of(world_name)
-    run_judged(world, "gem_job", ds, say)
+    run_judged(world_name, "gem_job", ds, say)
     done = ["gem_job"]
     if not world.verticals:
         return done
@@ -115,7 +126,7 @@ def run_models(world_name: str, ds: str, say: Callable[[str], None]) -> list[str
     run_day(world_name, "transfer_job", ds)
     done.append("transfer_job")
     if min(manifest["ds"] for manifest in manifests(home)) < ds:
-        run_judged(world, "verticals_job", ds, say)
+        run_judged(world_name, "verticals_job", ds, say)
         done.append("verticals_job")
     return done
 
@@ -148,14 +159,28 @@ def _recorded(world_name: str, job: str, label: str, **how: Any) -> list[StepTim
     with instance() as shared:
         result = execute(build(world_name), job, shared, **how)
         stats = shared.get_run_step_stats(result.run_id)
-    if not result.success:
-        raise GemlineError(f"{job} of {label} failed: {first_failure(result)}")
     steps = [
         StepTime(label, _shown(step.step_key, world_name), (step.end_time or 0) - (step.start_time or 0))
         for step in stats
     ]
     spent = sum(step.seconds for step in steps)
-    return [*steps, StepTime(label, "(between steps)", max(time.time() - started - spent, 0.0))]
+    steps = [*steps, StepTime(label, "(between steps)", max(time.time() - started - spent, 0.0))]
+    if not result.success:
+        _raise(f"{job} of {label}", result, steps)
+    return steps
+
+
+def _raise(what: str, result: dg.ExecuteInProcessResult, steps: Sequence[StepTime]) -> NoReturn:
+    failed = [event for event in result.all_events if event.is_step_failure]
+    if failed and all(_is_rejection(event) for event in failed):
+        said = "; ".join(_sentence(event) for event in failed)
+        raise Rejected(f"{what}: {said}", steps)
+    raise GemlineError(f"{what} failed: {first_failure(result)}")
+
+
+def _is_rejection(event: dg.DagsterEvent) -> bool:
+    failure = event.step_failure_data.user_failure_data
+    return failure is not None and REJECTED in failure.metadata
 
 
 def _shown(step_key: str, world_name: str) -> str:
@@ -163,13 +188,18 @@ def _shown(step_key: str, world_name: str) -> str:
 
 
 def first_failure(result: dg.ExecuteInProcessResult) -> str:
-    """The first failed step and its own sentence: that of the innermost error, without Dagster's wrapping."""
-    for event in result.all_events:
-        if event.is_step_failure:
-            data = event.step_failure_data
-            described = data.user_failure_data.description if data.user_failure_data else None
-            error = data.error
-            while error is not None and error.cause is not None:
-                error = error.cause
-            return f"{event.step_key}: {described or (error.message if error else 'no message')}".strip()
+    """The first failed step that no gate rejected, else the first of all, with its own sentence."""
+    failed = [event for event in result.all_events if event.is_step_failure]
+    for event in [*(event for event in failed if not _is_rejection(event)), *failed]:
+        return f"{event.step_key}: {_sentence(event)}"
     return "see the run in the Dagster UI"
+
+
+def _sentence(event: dg.DagsterEvent) -> str:
+    """What a failed step says: that of the innermost error, without Dagster's wrapping."""
+    data = event.step_failure_data
+    described = data.user_failure_data.description if data.user_failure_data else None
+    error = data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return (described or (error.message if error else "no message")).strip()

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from features.errors import GemlineError
+from features.worlds.schema import GEM
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[A-Za-z0-9_-]{1,63}){0,3}")
 _DIGEST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9:_-]{0,126}[A-Za-z0-9])?")
@@ -64,7 +65,7 @@ class Record:
         sequence: number of the record, from 1.
         action: `promoted` or `rolled_back`.
         release: what went live.
-        reason: why; empty for a promotion.
+        reason: why; empty for a promotion by the gate.
         previous: record that was live before, None for the first one.
         recorded_at: wall clock in UTC, for audit only.
     """
@@ -124,7 +125,7 @@ def promote(root: Path, model: str, release: Release) -> Record:
     moves = history(root, model)
     if moves and moves[-1].release == release:
         return moves[-1]
-    newest = max((move.release.ds for move in moves), default="")
+    newest = newest_day(root, model)
     if release.ds <= newest:
         raise ReleaseError(
             f"{model} of {release.ds} cannot go live: {newest} was live already, and the pointer moves "
@@ -143,21 +144,73 @@ def rollback(root: Path, model: str, reason: str) -> Record:
         reason: why, for the record; must not be blank.
 
     Raises:
+        ReleaseError: as `earlier`.
+    """
+    release = earlier(root, model, reason)
+    return _move(_folder(root, model), history(root, model), "rolled_back", release, reason.strip())
+
+
+def earlier(root: Path, model: str, reason: str) -> Release:
+    """What a rollback would return to.
+
+    Raises:
         ReleaseError: no reason, nothing to return to, or the artefact is not there any more.
     """
-    if not reason.strip():
-        raise ReleaseError(f"rolling back {model} needs a reason; say in a few words why")
-    moves = history(root, model)
+    _require_reason(f"rolling back {model}", reason)
     served: list[Release] = []
-    for move in moves:
-        if move.action == "promoted":
-            served.append(move.release)
-        else:
+    for move in history(root, model):
+        if move.action == "rolled_back":
             served.pop()
+        elif served and served[-1].path == move.release.path:
+            served[-1] = move.release
+        else:
+            served.append(move.release)
     if len(served) < 2:
         raise ReleaseError(f"{model} has no earlier release to return to; promote one first")
     artefact_path(root, served[-2])
-    return _move(_folder(root, model), moves, "rolled_back", served[-2], reason.strip())
+    return served[-2]
+
+
+def undo(root: Path, model: str, reason: str) -> Record:
+    """Take back the newest move, a rollback: what it left is live again.
+
+    Raises:
+        ReleaseError: as `left`.
+    """
+    release = left(root, model, reason)
+    return _move(_folder(root, model), history(root, model), "promoted", release, reason.strip())
+
+
+def left(root: Path, model: str, reason: str) -> Release:
+    """The release that the newest move, a rollback, left.
+
+    Raises:
+        ReleaseError: no reason, the newest move is no rollback, or the artefact is not there any more.
+    """
+    _require_reason(f"undoing a rollback of {model}", reason)
+    moves = history(root, model)
+    if not moves or moves[-1].action != "rolled_back":
+        raise ReleaseError(f"the newest move of {model} is no rollback, so there is none to undo; see the report")
+    artefact_path(root, moves[-2].release)
+    return moves[-2].release
+
+
+def rewrite(root: Path, model: str, release: Release) -> Record:
+    """Follow the live artefact, which was written anew in its place and has another digest now.
+
+    Raises:
+        ReleaseError: another artefact is live.
+    """
+    moves = history(root, model)
+    if not moves or (moves[-1].release.ds, moves[-1].release.path) != (release.ds, release.path):
+        raise ReleaseError(f"{model} of {release.ds} is not live, so it cannot be written anew; promote it")
+    artefact_path(root, release)
+    return _move(_folder(root, model), moves, "promoted", release, "written anew in its place")
+
+
+def newest_day(root: Path, model: str) -> str:
+    """The newest day that was ever live, empty when there was none: later ones only may go live."""
+    return max((move.release.ds for move in history(root, model)), default="")
 
 
 def artefact_path(root: Path, release: Release) -> Path:
@@ -175,6 +228,11 @@ def artefact_path(root: Path, release: Release) -> Path:
             f"release of {release.ds} has no folder {release.path!r} below {home}; restore or retrain it"
         )
     return path
+
+
+def _require_reason(what: str, reason: str) -> None:
+    if not reason.strip():
+        raise ReleaseError(f"{what} needs a reason; say in a few words why")
 
 
 def _is(pattern: re.Pattern[str], text: object) -> bool:
@@ -237,14 +295,21 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
     except ValueError as error:
-        raise ReleaseError(f"{path} is torn or not JSON ({error}); {_mend(path.parent)}") from None
+        raise ReleaseError(f"{path} is torn or not JSON ({error}); {_mend(_model_folder(path))}") from None
     if not isinstance(found, dict):
-        raise ReleaseError(f"{path} is damaged: it holds no object; {_mend(path.parent)}")
+        raise ReleaseError(f"{path} is damaged: it holds no object; {_mend(_model_folder(path))}")
     return found
 
 
+def _model_folder(path: Path) -> Path:
+    return path.parent.parent if path.parent.name == "history" else path.parent
+
+
 def _mend(folder: Path) -> str:
-    return f"restore {folder.name} from a backup, or move it aside and release again"
+    return (
+        f"restore {folder} from a backup, or move live.json and history aside and materialize the newest day's "
+        f"{'gem_release' if folder.name == GEM else f'{folder.name}/package'} again"
+    )
 
 
 def _move(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from features.tables.decisions import ACCEPTED
 from training import baselines, evaluate, gate
 from training.judging import PAIR, Scored, as_served, due_pairs, gate_rows, predictions_of, window_start
 from training.lines import GEM, Line
@@ -118,9 +119,8 @@ def judge(tables: "Tables", line: Line, ds: str, digest: str, look_back: int) ->
 
 
 def _accepted(tables: "Tables", line: Line, ds: str) -> list[Scored]:
-    kept = ("promoted", "carried")
-    rows = [row for row in tables.decisions.by_day(line.name).values() if row.ds < ds and row.decision in kept]
-    return [Scored(row.ds, row.digest) for row in sorted(rows, key=lambda row: row.ds)]
+    accepted = tables.decisions.of_kinds(line.name, ACCEPTED)
+    return [Scored(day, row.digest) for day, row in accepted.items() if day < ds]
 
 
 def _needed(tables: "Tables", line: Line, chain: list[Scored], first: str) -> list[Scored]:

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 from features.schema_of import schema_of
 from features.tables.specs import VERTICAL_PREDICTIONS
+from features.worlds.schema import GEM
 
 if TYPE_CHECKING:
     from features.worlds.schema import World
-
-GEM = "gem"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from features.errors import GemlineError
 Day = str
 DAY_PATTERN = r"^\d{4}-\d{2}-\d{2}$"
 NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
+GEM = "gem"
+"""Name of the foundation model's line, beside the verticals' own."""
 GRACE = timedelta(hours=2)
 """Added to a statistics row's life: a local day can last 25 hours."""
 IMPRESSION_TEXTS = ("objective", "format")
@@ -231,7 +233,7 @@ class World(Strict):
             if task.event not in self.event_types:
                 raise ValueError(f"task {task.name}: event '{task.event}' is not in event_types")
         names = [vertical.name for vertical in self.verticals]
-        if len(set(names)) < len(names) or "gem" in names:
+        if len(set(names)) < len(names) or GEM in names:
             raise ValueError("verticals: each needs a name of its own, and `gem` is taken")
         for vertical in self.verticals:
             if set(vertical.surfaces) - surfaces or set(vertical.tasks) - tasks:

@@ -13,16 +13,19 @@ import dagster as dg
 
 from features.home import Home
 from features.worlds import World
+from features.worlds.schema import GEM
 from orchestration.partitions import day_axis
 from orchestration.publishing import Events, plain_failure, publish_frame, table_options
 from orchestration.publishing import asset_key as world_key
 from orchestration.resources import WorldResource
 
 if TYPE_CHECKING:
+    from features.tables import ModelDecision
     from training.lines import Line
 
-GEM = "gem"
 GATE = "gate"
+REJECTED = "rejected"
+"""Marks, in a failure's metadata, a run that ends red because the gate said no."""
 
 
 @dataclass(frozen=True)
@@ -116,15 +119,27 @@ def judged_assets(world: World, stages: Stages) -> Sequence[dg.AssetsDefinition]
             folder, manifest = trained(gemline.home, line, ds)
             judged = json.loads(evaluation_file(gemline.home, line, ds).read_text(encoding="utf-8"))
             made = decide(tables, line, ds, manifest["digest"], folder, judged)
-            if line == GEM:
-                go_live(gemline.home, made, made.digest, made.path)
+            live = line == GEM and go_live(gemline.home, made, made.digest, made.path)
         shown = {"decision": made.decision, "reason": made.reason, "digest": made.digest}
+        context.log.info("%s of %s is %s: %s", line, ds, made.decision, made.reason)
         yield dg.AssetCheckResult(passed=made.decision != "rejected", check_name=GATE, metadata=shown)
         if made.decision == "rejected":
-            raise dg.Failure(f"{line} of {ds} is rejected: {made.reason}; the live release stays", allow_retries=False)
-        yield dg.MaterializeResult(metadata=shown)
+            raise dg.Failure(_rejected(gemline.home, made), metadata={REJECTED: True}, allow_retries=False)
+        yield dg.MaterializeResult(metadata=shown | ({"live": live} if line == GEM else {}))
 
     return [predictions, evaluation, release]
+
+
+def _rejected(home: Home, made: "ModelDecision") -> str:
+    """What a rejection says, also of a live model that was judged again."""
+    from serving import releases
+
+    live = releases.live(home.releases, made.model)
+    if live is not None and live.ds == made.ds:
+        mend = f"a release of that day is live; if it is worse, run gemline rollback --model {made.model} --reason ..."
+    else:
+        mend = "the live release stays"
+    return f"{made.model} of {made.ds} is rejected: {made.reason}; {mend}"
 
 
 def line_of(world: World, name: str) -> "Line":

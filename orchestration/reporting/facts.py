@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from features.errors import GemlineError
 from features.home import Home
 from features.worlds import World
+from features.worlds.schema import GEM
 from orchestration.reporting.data import DataFacts, data_of
 from orchestration.reporting.evaluations import Evaluation, Slice, evaluated_days, read_evaluation
 from orchestration.reporting.lineage import Lineage, lineage_of
@@ -17,7 +18,6 @@ from serving import releases
 if TYPE_CHECKING:
     from features.tables import Tables
 
-GEM = "gem"
 NOT_JUDGED = "not judged"
 
 
@@ -56,6 +56,7 @@ class LineFacts:
         reason: of the decision; without one, why there is none.
         evaluation: of the day, None when not judged.
         recorded: decision in the ledger, empty when there is none, None when the ledger was not read.
+        recorded_reason: of the ledger's decision, empty without one.
         recorded_digest: of the artefact that the ledger's decision is about, empty without one.
         live: release that is served, None when none was ever promoted.
         moves: every move of the live pointer, oldest first.
@@ -71,6 +72,7 @@ class LineFacts:
     reason: str
     evaluation: Evaluation | None
     recorded: str | None
+    recorded_reason: str
     recorded_digest: str
     live: releases.Release | None
     moves: tuple[releases.Record, ...]
@@ -165,6 +167,7 @@ def _line(tables: "Tables | None", home: Home, world: World, name: str, ds: str)
         reason=evaluation.reason if evaluation else fault,
         evaluation=evaluation,
         recorded=None if tables is None else (made.decision if made else ""),
+        recorded_reason=made.reason if made else "",
         recorded_digest=made.digest if made else "",
         live=live,
         moves=moves,

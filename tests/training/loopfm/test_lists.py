@@ -25,5 +25,5 @@ def test_no_row_is_no_width_or_the_one_asked_for() -> None:
 @pytest.mark.parametrize("rows", [[[1.0, 2.0], [1.0]], [[1.0, 2.0], None], [[1.0], [1.0, 2.0, 3.0]]])
 def test_another_length_is_refused(rows: list[list[float] | None]) -> None:
     """Also where the total would do."""
-    with pytest.raises(GemlineError, match="t: a row has . numbers; each must have 2"):
+    with pytest.raises(GemlineError, match=r"t: a row has . numbers; each must have 2"):
         matrix(pa.chunked_array([pa.array(rows, pa.list_(pa.float32()))]), "t", 2)
