@@ -19,6 +19,8 @@ from torch import Tensor
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+DAMAGED = "damaged"
+"""Starts the name of a folder that was moved aside."""
 
 
 class ArtefactError(ValueError):
@@ -32,7 +34,7 @@ def digest_of(manifest: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path, manifest: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Any]:
-    """Write a folder; one that holds the same digest already stays as it is.
+    """Write a folder; one that holds the same digest already stays as it is, a damaged one is moved aside.
 
     Args:
         folder: where it shall be.
@@ -43,7 +45,7 @@ def write(folder: Path, manifest: Mapping[str, Any], tensors: Mapping[str, Mappi
         The complete manifest.
 
     Raises:
-        ArtefactError: the folder holds something else.
+        ArtefactError: the folder holds another model, whole.
     """
     staged = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(staged, ignore_errors=True)
@@ -57,11 +59,11 @@ def write(folder: Path, manifest: Mapping[str, Any], tensors: Mapping[str, Mappi
         whole = {**json.loads(json.dumps(dict(manifest))), "format": FORMAT, "files": files}
         whole["digest"] = digest_of(whole)
         (staged / MANIFEST).write_text(json.dumps(whole, indent=1, sort_keys=True), encoding="utf-8")
-        if folder.exists():
-            if read_manifest(folder)["digest"] != whole["digest"]:
-                raise ArtefactError(f"{folder} holds another model already; artefacts are never changed")
-        else:
+        held = _held(folder)
+        if held is None:
             staged.rename(folder)
+        elif held != whole["digest"]:
+            raise ArtefactError(f"{folder} holds another model already; artefacts are never changed")
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return whole
@@ -101,6 +103,18 @@ def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
         return load_file(_file(folder, name))
     except (OSError, SafetensorError) as error:
         raise ArtefactError(f"{folder}: {name} is no safetensors file ({error})") from None
+
+
+def _held(folder: Path) -> str | None:
+    """Digest of what a folder holds; a damaged one is moved aside, as nothing can read it, and holds nothing."""
+    if not folder.exists():
+        return None
+    try:
+        return str(read_manifest(folder)["digest"])
+    except ArtefactError:
+        number = sum(1 for _ in folder.parent.glob(f"{DAMAGED}-{folder.name}-*")) + 1
+        folder.rename(folder.with_name(f"{DAMAGED}-{folder.name}-{number}"))
+        return None
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -29,7 +29,6 @@ from serving.package import (
     served_model,
 )
 from training import checkpoint
-from training.digest import sources_hash
 from training.plan import ModelRef, Plan
 from training.verticals.learner import VerticalLearner
 from training.walk import CANDIDATE
@@ -54,7 +53,7 @@ class Exported:
 
 
 def export(ref: ModelRef, plan: Plan, packages: Path) -> Exported:
-    """Write the package of a vertical's checkpoint; doing it again changes nothing.
+    """Write the package of a vertical's checkpoint; one that is there, whole and right, stays as it is.
 
     Args:
         ref: the checkpoint, as judged.
@@ -66,6 +65,9 @@ def export(ref: ModelRef, plan: Plan, packages: Path) -> Exported:
         GemlineError: the checkpoint is not what was judged.
     """
     trained = checkpoint.verified(ref)
+    folder = packages / f"{plan.partition}-{ref.digest[:12]}"
+    if (held := _held(folder, ref.digest)) is not None:
+        return held
     tensors = checkpoint.full_tensors(ref)
     state = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
     # optimizer state stands beside the weights of an arm
@@ -76,7 +78,6 @@ def export(ref: ModelRef, plan: Plan, packages: Path) -> Exported:
     tables = {name: value for name, value in state.items() if name.startswith(TABLES_PREFIX)}
     parity = pack_inputs(*_sample(plan, Path(ref.path)), plan.schema.surfaces)
     require_parity(served_model(manifest, dense, tables), parity)
-    folder = packages / f"{plan.partition}-{ref.digest[:12]}"
     try:
         written = artefact.write(folder, manifest, {DENSE: dense, TABLES: tables, PARITY_ROWS: parity})
     except artefact.ArtefactError as error:
@@ -101,8 +102,18 @@ def _manifest(trained: dict[str, Any], plan: Plan, defaults: dict[str, int]) -> 
         "memory_length": plan.transfer.memory_length,
         "width": plan.transfer.generation.width,
         "untrained_rows": defaults,
-        "sources": sources_hash(),
     }
+
+
+def _held(folder: Path, model_digest: str) -> Exported | None:
+    """The package in a folder, if it is one of this model and gives what its trainer gave."""
+    try:
+        loaded = load_package(folder)
+    except PackageError:
+        return None
+    if loaded.manifest["model_digest"] != model_digest:
+        return None
+    return Exported(folder, loaded.manifest, require_parity(loaded, artefact.read_tensors(folder, PARITY_ROWS)))
 
 
 def _default_rows(state: dict[str, Tensor], tensors: dict[str, Tensor]) -> dict[str, int]:

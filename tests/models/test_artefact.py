@@ -26,10 +26,10 @@ def test_what_is_there_is_never_changed(tmp_path: Path) -> None:
     assert artefact.read_manifest(tmp_path / "one")["n"] == 1
 
 
-@pytest.mark.parametrize("fault", ["cut", "altered", "missing", "added", "manifest", "digest", "pickle"])
-def test_a_faulty_folder_is_refused(tmp_path: Path, fault: str) -> None:
-    folder = tmp_path / "one"
-    written = artefact.write(folder, {"n": 1}, TENSORS)
+FAULTS = ["cut", "altered", "missing", "added", "manifest", "pickle"]
+
+
+def spoil(folder: Path, fault: str) -> None:
     file = folder / "dense.safetensors"
     if fault == "cut":
         file.write_bytes(file.read_bytes()[:-4])
@@ -40,8 +40,27 @@ def test_a_faulty_folder_is_refused(tmp_path: Path, fault: str) -> None:
     elif fault == "added":
         (folder / "more.bin").write_bytes(b"x")
     elif fault == "manifest":
-        (folder / artefact.MANIFEST).write_text(json.dumps({**written, "n": 2}))
+        manifest = json.loads((folder / artefact.MANIFEST).read_text())
+        (folder / artefact.MANIFEST).write_text(json.dumps({**manifest, "n": 2}))
     elif fault == "pickle":
         torch.save({"a": torch.zeros(1)}, file)
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "digest"])
+def test_a_faulty_folder_is_refused(tmp_path: Path, fault: str) -> None:
+    folder = tmp_path / "one"
+    artefact.write(folder, {"n": 1}, TENSORS)
+    spoil(folder, fault)
     with pytest.raises(artefact.ArtefactError):
         artefact.read_manifest(folder, "0" * 64 if fault == "digest" else None)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_folder_is_moved_aside_by_the_next_write(tmp_path: Path, fault: str) -> None:
+    folder = tmp_path / "one"
+    written = artefact.write(folder, {"n": 1}, TENSORS)
+    for number in (1, 2):
+        spoil(folder, fault)
+        assert artefact.write(folder, {"n": 1}, TENSORS) == written == artefact.read_manifest(folder)
+        aside = {path.name for path in tmp_path.iterdir()} - {"one"}
+        assert aside == {f"damaged-one-{place}" for place in range(1, number + 1)}

@@ -110,6 +110,33 @@ def test_code_that_scores_differently_does_not_serve_an_old_package(
         load_package(done.folder)
 
 
+def test_edited_sources_change_no_package(
+    trained: tuple[ModelRef, Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Edited code that scores the same gives the same package, in its place and in an empty one."""
+    done = export(*trained, tmp_path / "one")
+    from training import digest
+
+    monkeypatch.setattr(digest, "sources_hash", lambda: "edited")
+    monkeypatch.setattr(exporting, "sources_hash", lambda: "edited", raising=False)
+    assert export(*trained, tmp_path / "two").manifest == done.manifest
+    # a package with another manifest, as earlier code wrote them, is as good as long as it is right
+    manifest = {key: value for key, value in done.manifest.items() if key not in ("digest", "files", "format")}
+    tensors = {name: artefact.read_tensors(done.folder, name) for name in ("dense", "tables", "parity")}
+    older = artefact.write(tmp_path / "three" / done.folder.name, {**manifest, "sources": "older"}, tensors)
+    again = export(*trained, tmp_path / "three")
+    assert (again.manifest, again.difference <= PARITY) == (older, True)
+
+
+def test_a_damaged_package_is_exported_again(trained: tuple[ModelRef, Plan], tmp_path: Path) -> None:
+    done = export(*trained, tmp_path)
+    file = done.folder / "tables.safetensors"
+    file.write_bytes(file.read_bytes()[:-4])
+    again = export(*trained, tmp_path)
+    assert (again.folder, again.manifest) == (done.folder, done.manifest)
+    assert load_package(again.folder, done.manifest["digest"]).manifest == done.manifest
+
+
 def test_parity_needs_rows(trained: tuple[ModelRef, Plan], tmp_path: Path) -> None:
     loaded = load_package(export(*trained, tmp_path).folder)
     stored = artefact.read_tensors(next(tmp_path.iterdir()), "parity")
