@@ -4,7 +4,7 @@ Features are those that a request at the run's instant would see, joined by the 
 a request can say (context columns, hour, weekday) is masked. Source: SOLARIS, arXiv 2604.12110 (summaries).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,13 +44,13 @@ SCHEMA = pa.schema(
 
 
 @contextmanager
-def solaris_vectors(tables: "Tables", days: Sequence[str]) -> Iterator["DataFrame"]:
+def solaris_vectors(tables: "Tables", days: Sequence[str], pinned: Collection[str] = ()) -> Iterator["DataFrame"]:
     """Rows of `solaris_vectors` of the runs after the given days; they are files while this lasts.
 
     Raises:
-        GemlineError: no generation yet, or a day that a run reads is not readable.
+        GemlineError: no generation yet, a pinned one is not readable, or a day that a run reads is not readable.
     """
-    generations = [load(tables.home, manifest["name"]) for manifest in coexisting(tables.home)]
+    generations = [load(tables.home, manifest["name"]) for manifest in coexisting(tables.home, pinned)]
     history = day_files(tables, "user_history", day_range(tables.world.first_day, max(days)))
     with staged(tables.home, "solaris") as folder:
         features = _features(tables, days, folder / "features")

@@ -44,11 +44,12 @@ def generation_assets(world: World) -> Sequence[dg.AssetsDefinition]:
     def fm_outputs(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
         """Frozen GEM's logits and compressed representation of each impression; users are remembered by them."""
         from orchestration.filling import remember
+        from orchestration.pinning import pinned_generations
         from training.loopfm.outputs import fm_outputs as compute
 
         with plain_failure():
             tables = gemline.tables()
-            with compute(tables, context.partition_keys) as (frame, expected):
+            with compute(tables, context.partition_keys, pinned_generations(tables)) as (frame, expected):
                 yield from publish_frame(context, gemline, "fm_outputs", frame, expected)
             context.log.info("remembered: %s", remember(tables, context.partition_keys))
 

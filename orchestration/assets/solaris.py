@@ -38,11 +38,12 @@ def solaris_assets(world: World) -> Sequence[dg.AssetsDefinition]:
     def solaris_vectors(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
         """Frozen GEM's vector of each candidate with masked context, and each user's mean, ready to be looked up."""
         from orchestration.filling import publish_runs
+        from orchestration.pinning import pinned_generations
         from training.solaris import solaris_vectors as compute
 
         with plain_failure():
             tables = gemline.tables()
-            with compute(tables, context.partition_keys) as frame:
+            with compute(tables, context.partition_keys, pinned_generations(tables)) as frame:
                 yield from publish_frame(context, gemline, "solaris_vectors", frame)
             context.log.info("newest runs: %s", publish_runs(tables, context.partition_keys))
 

@@ -8,7 +8,12 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from orchestration.filling import cache_of
+from features.clock import run_instant
+from features.days import micros
+from features.errors import GemlineError
+from orchestration.filling import cache_of, publish_runs, remember
+from orchestration.packaging import package_promoted
+from orchestration.pinning import pinned_generations
 from orchestration.resources import WorldResource
 from orchestration.running import first_failure
 from tests.orchestration.conftest import COLD, NEXT, SECOND, key, materialize, run
@@ -84,6 +89,51 @@ def test_solaris(name: str, frozen: Path, instance: dg.DagsterInstance) -> None:
     if name == "solaris_train_vectors":
         assert len(rows) == tables.read("examples", [COLD]).count()
         assert set(rows["source"]) == {"exact", "user", "none"}
+
+
+def test_a_restated_day_leaves_no_ghost_in_the_cache(frozen: Path) -> None:
+    """The cache says what the tables say, also of users and ads that a restated day has lost."""
+    tables, name = GEMLINE.tables(), generation()["name"]
+    cache, keep = cache_of(GEMLINE.world, GEMLINE.home), GEMLINE.world.transfer.memory_length
+    kept = tables.read("fm_outputs", [COLD]).where("impression_id % 4 = 0")
+    tables.publish("fm_outputs", kept, [COLD])
+    before = cache.remembered(name, [COLD])
+    remember(tables, [COLD])
+    assert cache.remembered(name, [COLD]) < before
+    rows = tables.read("fm_outputs", list(tables.readable_days("fm_outputs"))).toPandas()
+    rows = rows.query("remembered and user_id.notna()").sort_values(["ds", "request_ts", "impression_id"])
+    for user, own in rows.groupby("user_id"):
+        assert cache.memory(name, int(user))[2].tolist() == own["impression_id"].tail(keep).tolist()
+
+    vectors = tables.read("solaris_vectors", [COLD])
+    gone = vectors.where("ad_id is not null").orderBy("user_id", "ad_id").first()
+    assert gone is not None
+    this = f"user_id = {gone['user_id']} and surface = '{gone['surface']}' and ad_id = {gone['ad_id']}"
+
+    def source() -> str:
+        us = micros(run_instant(GEMLINE.world, COLD))
+        return cache.lookup(name, gone["surface"], gone["user_id"], [gone["ad_id"]], us)[0].source
+
+    assert source() == "exact"
+    tables.publish("solaris_vectors", vectors.where(f"not coalesce({this}, false)"), [COLD])
+    assert publish_runs(tables, [COLD]) == {name: 1}
+    assert source() == "user"
+
+
+def test_live_packages_pin_their_generation(served: Path) -> None:
+    from serving import releases
+
+    assert pinned_generations(GEMLINE.tables()) == {generation()["name"]}
+    home = GEMLINE.home
+    live = releases.live(home.releases, "feed_click")
+    assert live is not None
+    (releases.artefact_path(home.releases, live) / "manifest.json").write_text("{")
+    with pytest.raises(GemlineError, match=f"materialize tiny/feed_click/package of {COLD}"):
+        pinned_generations(GEMLINE.tables())
+    # and that helps: the damaged package is moved aside and made again
+    assert package_promoted(GEMLINE.tables(), "feed_click", COLD)["live"]
+    assert releases.live(home.releases, "feed_click") == live
+    assert pinned_generations(GEMLINE.tables()) == {generation()["name"]}
 
 
 def test_a_vertical(served: Path, instance: dg.DagsterInstance) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from features.days import day_range, shift
+from features.errors import GemlineError
 from features.transform.schema import FeatureSchema
 from models import artefact
 from models.gem.config import GemConfig
@@ -18,13 +20,14 @@ from models.layers.autoencoder import MatryoshkaAutoencoder
 from training import checkpoint
 from training.chain import day_files
 from training.compute import Compute, deterministic
-from training.digest import sources_hash
-from training.loopfm.generation import LAYERS, TABLES_PREFIX, activations_of, folder_of
+from training.digest import tensors_hash
+from training.loopfm.generation import LAYERS, TABLES_PREFIX, activations_of, folder_of, manifests
 from training.plan import DayFiles, ModelRef
 from training.reader import Reader
 from training.recipes import Recipe
 
 if TYPE_CHECKING:
+    from features.home import Home
     from features.tables import ModelDecision, Tables
 
 SAMPLE_DAYS = 14
@@ -46,7 +49,7 @@ class Rows:
 
 @deterministic()
 def freeze(tables: "Tables", model: "ModelDecision", seed: int = 7) -> dict[str, Any]:
-    """Freeze an accepted model of GEM; doing it again changes nothing.
+    """Freeze an accepted model of GEM; a model that was frozen with this width and seed already changes nothing.
 
     Args:
         tables: with `examples` of the model's last days.
@@ -57,19 +60,21 @@ def freeze(tables: "Tables", model: "ModelDecision", seed: int = 7) -> dict[str,
         The manifest: name, digest, model, last_label_day, width, reconstruction error by prefix.
 
     Raises:
-        GemlineError: the checkpoint is not what was judged, or a day is not readable.
+        GemlineError: the checkpoint is not what was judged, a day is not readable, or the folder holds another model.
     """
+    width = tables.world.transfer.width
+    if (held := _held(tables.home, model.digest, width, seed)) is not None:
+        return held
     ref = ModelRef(str(tables.home.root / model.path), model.digest)
     trained = checkpoint.verified(ref)
-    width = tables.world.transfer.width
     schema, recipe = FeatureSchema.from_dict(trained["schema"]), Recipe.from_dict(trained["recipe"])
     gem = _frozen(ref, schema, recipe)
     last = trained["identity"]["position"]
     activations = _sample(tables, gem, schema, recipe, last)
     autoencoder, errors = _fit(activations, width, seed)
-    name = _name(model.digest, width, seed)
+    name = _name(model.digest, autoencoder.state_dict())
     state = gem.state_dict()
-    manifest = {
+    manifest: dict[str, Any] = {
         "kind": "generation",
         "name": name,
         "world": tables.world.name,
@@ -81,6 +86,7 @@ def freeze(tables: "Tables", model: "ModelDecision", seed: int = 7) -> dict[str,
         "layers": list(LAYERS),
         "activations": activations.shape[1],
         "width": width,
+        "seed": seed,
         "reconstruction": dict(zip(map(str, autoencoder.prefixes), errors, strict=True)),
     }
     tensors = {
@@ -89,12 +95,24 @@ def freeze(tables: "Tables", model: "ModelDecision", seed: int = 7) -> dict[str,
         "autoencoder": autoencoder.state_dict(),
     }
     with tables.home.writing(f"freezing {name}"):
-        return artefact.write(folder_of(tables.home) / name, manifest, tensors)
+        manifest["sequence"] = 1 + max((one.get("sequence", 0) for one in manifests(tables.home)), default=0)
+        try:
+            return artefact.write(folder_of(tables.home) / name, manifest, tensors)
+        except artefact.ArtefactError as error:
+            raise GemlineError(f"generation {name} cannot be frozen: {error}") from error
 
 
-def _name(model: str, width: int, seed: int) -> str:
-    """From everything that decides about the content, so freezing again finds the same folder."""
-    made_of = json.dumps([model, width, seed, list(LAYERS), sources_hash()])
+def _held(home: "Home", model: str, width: int, seed: int) -> dict[str, Any] | None:
+    """The readable generation that was made of these; those of earlier code do not say their seed."""
+    for manifest in manifests(home):
+        if (manifest["model"]["digest"], manifest["width"], manifest.get("seed", seed)) == (model, width, seed):
+            return manifest
+    return None
+
+
+def _name(model: str, autoencoder: Mapping[str, Tensor]) -> str:
+    """From what its vectors come of: made again they have this name only if they mean the same."""
+    made_of = json.dumps([model, list(LAYERS), tensors_hash(autoencoder)])
     return f"gen-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
 
 

@@ -5,6 +5,8 @@ its name, and nothing mixes two: their vectors mean different things. It has see
 it teaches examples of later days only; representations of earlier impressions may be remembered.
 """
 
+import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,11 @@ LAYERS = ("interaction", "trunk")
 """Activations of GEM that are compressed, concatenated in this order."""
 TABLES_PREFIX = "embeddings.collection."
 COEXISTING = 2
-"""Generations that are kept filled: the pinned one and the one that verticals are about to switch to."""
+"""Newest generations that are kept filled beside the pinned ones: verticals switch to the last and back."""
+MEND = (
+    "freeze GEM of its day again, restore its folder from a backup, or roll back the verticals that were made with it"
+)
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Generation:
     """A frozen foundation model, ready to be asked.
 
     Attributes:
-        manifest: of its artefact: name, model, ds, last_label_day, schema, tasks, width.
+        manifest: of its artefact: name, sequence, model, ds, last_label_day, schema, tasks, width.
         schema: inputs and outputs.
         gem: the model, in one process.
         autoencoder: of its activations.
@@ -68,26 +74,45 @@ def folder_of(home: Home) -> Path:
     return home.releases / "generations"
 
 
-def manifests(home: Home) -> list[dict[str, Any]]:
-    """Manifests of all generations, the one of the oldest model first.
+def manifests(home: Home, needed: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Manifests of all readable generations, in the order in which they were frozen.
+
+    Args:
+        home: the world's home.
+        needed: names of those that must be readable; a damaged one of any other name is left out with a warning.
 
     Raises:
-        GemlineError: one of them was altered.
+        GemlineError: a needed one is damaged or not there.
     """
-    found = [_manifest(path.parent) for path in sorted(folder_of(home).glob("gen-*/manifest.json"))]
-    return sorted(found, key=lambda manifest: (manifest["ds"], manifest["name"]))
+    found = []
+    for folder in sorted(folder_of(home).glob("gen-*")):
+        try:
+            found.append(_manifest(folder))
+        except GemlineError as error:
+            if folder.name in needed:
+                raise
+            LOG.warning("left out: %s", error)
+    if missing := sorted(set(needed) - {manifest["name"] for manifest in found}):
+        raise GemlineError(f"generation {missing[0]} is not there, but a model that counts was made with it; {MEND}")
+    # those of earlier code have no number
+    return sorted(found, key=lambda manifest: (manifest.get("sequence", 0), manifest["ds"], manifest["name"]))
 
 
-def coexisting(home: Home) -> list[dict[str, Any]]:
-    """Manifests of the newest generations, which are kept filled.
+def coexisting(home: Home, pinned: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Manifests of the generations that are kept filled: the newest ones, and all that are pinned.
+
+    Args:
+        home: the world's home.
+        pinned: names of those that live packages, incumbents and parents were made with.
 
     Raises:
-        GemlineError: there is none yet.
+        GemlineError: there is none yet, or a pinned one is damaged or not there.
     """
-    found = manifests(home)[-COEXISTING:]
+    found = manifests(home, pinned)
     if not found:
         raise GemlineError("no generation was frozen yet; materialize fm_generation once a GEM model was promoted")
-    return found
+    newest = {manifest["name"] for manifest in found[-COEXISTING:]}
+    return [manifest for manifest in found if manifest["name"] in newest.union(pinned)]
 
 
 def load(home: Home, name: str) -> Generation:
@@ -105,7 +130,9 @@ def load(home: Home, name: str) -> Generation:
         gem.load_state_dict(artefact.read_tensors(folder, "dense") | artefact.read_tensors(folder, "tables"))
         autoencoder.load_state_dict(artefact.read_tensors(folder, "autoencoder"))
     except (artefact.ArtefactError, RuntimeError) as error:
-        raise GemlineError(f"generation {name} does not fit this code: {error}; freeze a new one") from error
+        raise GemlineError(
+            f"generation {name} does not fit this code: {error}; freeze a GEM that this code trained"
+        ) from error
     return Generation(manifest, schema, gem.eval(), autoencoder.eval())
 
 
@@ -118,4 +145,4 @@ def _manifest(folder: Path) -> dict[str, Any]:
     try:
         return artefact.read_manifest(folder)
     except artefact.ArtefactError as error:
-        raise GemlineError(f"generation {folder.name} is not readable: {error}; freeze a new one") from error
+        raise GemlineError(f"generation {folder.name} is not readable: {error}; {MEND}") from error

@@ -2,7 +2,7 @@
 
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,13 +46,15 @@ SCHEMA = pa.schema(
 
 
 @contextmanager
-def fm_outputs(tables: "Tables", days: Sequence[str]) -> Iterator["tuple[DataFrame, dict[str, int]]"]:
+def fm_outputs(
+    tables: "Tables", days: Sequence[str], pinned: Collection[str] = ()
+) -> Iterator["tuple[DataFrame, dict[str, int]]"]:
     """Rows of `fm_outputs` of the given days, and how many each must have; the rows are files while this lasts.
 
     Raises:
-        GemlineError: no generation yet, or a day of `examples` or `user_history` is not readable.
+        GemlineError: no generation yet, a pinned one is not readable, or a day of `examples` or `user_history` is not.
     """
-    generations = [load(tables.home, manifest["name"]) for manifest in coexisting(tables.home)]
+    generations = [load(tables.home, manifest["name"]) for manifest in coexisting(tables.home, pinned)]
     first = tables.world.first_day
     history = day_range(first, shift(max(days), -1)) or [first]
     files = day_files(tables, "examples", days), day_files(tables, "user_history", history)

@@ -37,12 +37,13 @@ def vertical_plan(tables: "Tables", line: Line, ds: str, recipe: Recipe, seed: i
         )
     found = lineage(tables, line.name, ds, look_back)
     outputs = output_days(tables, shift(ds, -1))
-    known = {manifest["name"]: generations.reference(manifest) for manifest in generations.manifests(tables.home)}
-    pinned = known[pin(outputs, list(known), ds, tables.world.transfer.warm_up, _pinned_by(tables, found.parent))]
-    if found.parent and _pinned_by(tables, found.parent) != pinned.name:
+    current, rival = (_pinned_by(tables, decision) for decision in (found.parent, found.incumbent))
+    frozen = generations.manifests(tables.home, {name for name in (current, rival) if name})
+    known = {manifest["name"]: generations.reference(manifest) for manifest in frozen}
+    pinned = known[pin(outputs, list(known), ds, tables.world.transfer.warm_up, current)]
+    if found.parent and current != pinned.name:
         found = replace(found, parent=None)
     found = replace(found, walk=_walk(found, pinned, outputs[pinned.name], ds, look_back))
-    rival = _pinned_by(tables, found.incumbent)
     days = sorted({*outputs[pinned.name], *(outputs.get(rival, []) if rival else [])})
     transfer = TransferPlan(
         generation=pinned,
