@@ -4,11 +4,13 @@ from typing import Any
 
 from models.gem.backbone import Sizes
 from models.gem.config import GemConfig
+from models.gem.interformer import InterFormer
 from models.gem.kunlun import Kunlun
 from models.gem.plain import DLRM, DCNv2
 
 BACKBONES: dict[str, Any] = {
     "kunlun": Kunlun,
+    "interformer": InterFormer,
     "dlrm": DLRM,
     "dcnv2": DCNv2,
 }
