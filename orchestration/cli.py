@@ -3,13 +3,29 @@
 import os
 import warnings
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from features.errors import GemlineError
+
+
+class Day(click.ParamType):
+    """A day, kept as text."""
+
+    name = "YYYY-MM-DD"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text of a day."""
+        try:
+            return date.fromisoformat(value).isoformat()
+        except ValueError:
+            self.fail(f"{value!r} is no day; write YYYY-MM-DD", param, ctx)
+
+
+DAY = Day()
 
 
 class PlainErrors(click.Group):
@@ -21,6 +37,9 @@ class PlainErrors(click.Group):
             return super().invoke(ctx)
         except GemlineError as error:
             raise click.ClickException(str(error)) from error
+        except PermissionError as error:
+            sentence = f"{error}; give yourself that right, or set GEMLINE_HOME to a folder of yours"
+            raise click.ClickException(sentence) from error
 
 
 @click.group(cls=PlainErrors)
@@ -54,9 +73,9 @@ def demo(world: str) -> None:
 
 @main.command()
 @click.option("--world", required=True, help="Name of a world, or the path of a world file, which is added first.")
-@click.option("--start", required=True, help="First day of the tables.")
-@click.option("--end", required=True, help="Last day.")
-@click.option("--train-from", help="First day that trains and releases models; default: only the last day.")
+@click.option("--start", required=True, type=DAY, help="First day of the tables.")
+@click.option("--end", required=True, type=DAY, help="Last day.")
+@click.option("--train-from", type=DAY, help="First day that trains and releases models; default: only the last day.")
 def run(world: str, start: str, end: str, train_from: str | None) -> None:
     """Run the graph on your own logs: tables of all days in one range run, then models day by day in date order.
 
@@ -68,10 +87,15 @@ def run(world: str, start: str, end: str, train_from: str | None) -> None:
     from orchestration.doctor import require
     from orchestration.running import run_models, run_range
 
+    days = day_range(train_from or end, end)
+    if start > end or not days or (train_from is not None and train_from < start):
+        raise GemlineError(
+            f"--start {start}, --train-from {train_from or end}, --end {end}: give them in date order, or no day trains"
+        )
     require(("java", "jars", "packages"))
     name = add_world(Path(world)).name if world.endswith((".yaml", ".yml")) else load_world(world).name
     run_range(name, "tables_job", start, end)
-    for ds in day_range(train_from or end, end):
+    for ds in days:
         click.echo(f"{ds}: {', '.join(run_models(name, ds, click.echo))}")
 
 
@@ -179,6 +203,10 @@ def report(world: str, day: datetime | None) -> None:
 
     gemline = WorldResource(world_name=world)
     ds = day.date().isoformat() if day else newest_day(gemline.home, gemline.world)
+    if ds < gemline.world.first_day or (gemline.world.last_day is not None and ds > gemline.world.last_day):
+        raise GemlineError(
+            f"--day {ds}: world {world} goes from {gemline.world.first_day} to {gemline.world.last_day or 'today'}"
+        )
     require(("java", "jars", "packages"))
     facts = gather(gemline.tables(), gemline.home, gemline.world, ds)
     click.echo(write_report(facts, report_file(gemline.home, ds)))

@@ -119,7 +119,9 @@ def load_package(folder: Path, digest: str | None = None) -> ServedModel:
         manifest = artefact.read_manifest(folder, digest)
         tensors = {name: artefact.read_tensors(folder, name) for name in (DENSE, TABLES, PARITY_ROWS)}
     except artefact.ArtefactError as error:
-        raise PackageError(f"package {folder.name} is not served: {error}; export that day again") from error
+        raise PackageError(
+            f"package {folder.name} is not served: {error}; materialize the asset `package` of that day again"
+        ) from error
     loaded = served_model(manifest, tensors[DENSE], tensors[TABLES])
     require_parity(loaded, tensors[PARITY_ROWS])
     return loaded

@@ -294,6 +294,10 @@ def _read_record(folder: Path, sequence: int) -> Record:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ReleaseError(f"{path} cannot be read ({error.strerror or error}); let whoever serves read it") from None
     except ValueError as error:
         raise ReleaseError(f"{path} is torn or not JSON ({error}); {_mend(_model_folder(path))}") from None
     if not isinstance(found, dict):

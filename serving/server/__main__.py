@@ -2,6 +2,7 @@
 
 import argparse
 
+import torch
 import uvicorn
 
 from features.errors import GemlineError
@@ -20,7 +21,9 @@ class Server(uvicorn.Server):
         if self.started:
             host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
             port = self.servers[0].sockets[0].getsockname()[1]
-            print(f"scoring service: http://{host}:{port} (POST /score, GET /health, /metrics, /docs)", flush=True)
+            print(
+                f"scoring service: http://{host}:{port} (POST /score, GET /health, /metrics, /openapi.json)", flush=True
+            )
 
 
 def main() -> None:
@@ -30,12 +33,17 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=8000, help="0: any free one")
     given = parser.parse_args()
+    # requests run side by side, a core each
+    torch.set_num_threads(1)
     try:
         world = load_world(given.world)
         scorer = Scorer(world, Home.of(world.name))
+        scorer.warm_up()
     except GemlineError as error:
         raise SystemExit(f"error: {error}") from None
-    scorer.warm_up()
+    except OSError as error:
+        home = Home.of(given.world).root
+        raise SystemExit(f"error: {error}; whoever serves must be able to read {home} and write its cache") from None
     app = create_app(scorer)
     config = uvicorn.Config(app, given.host, given.port, log_level="warning", timeout_graceful_shutdown=30)
     server = Server(config)

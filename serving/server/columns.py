@@ -36,16 +36,16 @@ class Rows:
 
     Attributes:
         columns: columns of `examples`.
-        histories: of the request's user alone.
+        histories: of the request's users alone.
         day: ordinals [B] of the request's local day.
-        user_known: some feature of the user is stored.
+        user_known: bool [B], some feature of the user is stored.
         ad_known: bool [B], some feature of the ad is stored.
     """
 
     columns: dict[str, Column]
     histories: HistoryStore
     day: np.ndarray
-    user_known: bool
+    user_known: np.ndarray
     ad_known: np.ndarray
 
 
@@ -56,11 +56,11 @@ def rows_of_request(world: "World", asked: "Asked", at: datetime, found: "Online
         world: names the features.
         asked: the request.
         at: its instant, aware.
-        found: features of the user (no row when it is missing) and of the distinct ads that are not.
+        found: features of the distinct users and ads that are not missing.
     """
     count = len(asked.ad_ids)
     local = at.astimezone(ZoneInfo(world.timezone))
-    users, ads = _places(found.users, (asked.user_id,) * count), _places(found.ads, asked.ad_ids)
+    users, ads = _places(found.users, asked.user_ids), _places(found.ads, asked.ad_ids)
     arrays = [RECENT + name for name in array_columns(world)]
     columns = {
         "impression_id": _same(0, count),
@@ -69,7 +69,7 @@ def rows_of_request(world: "World", asked: "Asked", at: datetime, found: "Online
         SURFACE_ID: _same(string_id(asked.surface), count),
         "hour": _same(local.hour, count),
         "weekday": _same(local.weekday(), count),
-        "user_id": _same(asked.user_id, count),
+        "user_id": _ids(asked.user_ids),
         "ad_id": _ids(asked.ad_ids),
     }
     columns |= {name: _ids([context.get(name) for context in asked.contexts]) for name in world.context_columns}
@@ -79,7 +79,7 @@ def rows_of_request(world: "World", asked: "Asked", at: datetime, found: "Online
         columns=columns,
         histories=_histories(world, found.users[arrays], day - 1),
         day=np.full(count, day, dtype=np.int64),
-        user_known=bool(_anything(found.users).any()),
+        user_known=np.append(_anything(found.users), False)[users],
         ad_known=np.append(_anything(found.ads), False)[ads],
     )
 
@@ -107,8 +107,8 @@ def _anything(frame: "pd.DataFrame") -> np.ndarray:
     return frame.notna().to_numpy().any(axis=1) if len(frame.columns) else np.zeros(len(frame), dtype=bool)
 
 
-def _same(value: int | None, count: int) -> Column:
-    return Column(np.full(count, value or 0, dtype=np.int64), np.full(count, value is None))
+def _same(value: int, count: int) -> Column:
+    return Column(np.full(count, value, dtype=np.int64), np.zeros(count, dtype=bool))
 
 
 def _ids(values: "Sequence[int | None]") -> Column:

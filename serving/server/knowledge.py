@@ -1,4 +1,4 @@
-"""What one generation of the foundation model left behind for a request: the user's memory and vectors of the ads.
+"""What one generation of the foundation model left behind for a request: the users' memories and vectors of the ads.
 
 Everything is asked of the cache under one generation, which the result carries, so that the scorer can see that it is
 the package's.
@@ -22,7 +22,7 @@ class Knowledge:
 
     Attributes:
         generation: whose vectors these are.
-        memory: of the request's user alone.
+        memory: of the request's users alone.
         precomputed: vectors and sources [B].
     """
 
@@ -46,15 +46,20 @@ def knowledge_of(cache: "VectorCache", generation: str, width: int, asked: "Aske
         asked: the request.
         request_us: its instant, UTC microseconds.
     """
-    day, remembered_us, impression_id, vectors = cache.memory(generation, asked.user_id)
-    memory = MemoryStore.empty(width)
-    if asked.user_id is not None and len(day):
-        user_id = np.full(len(day), asked.user_id, dtype=np.int64)
-        memory = MemoryStore.from_arrays(user_id, day, remembered_us, impression_id, vectors)
     precomputed = Precomputed.none(len(asked.ad_ids), width)
-    found = cache.lookup(generation, asked.surface, asked.user_id, asked.ad_ids, request_us)
-    for place, answer in enumerate(found):
-        if answer.vector is not None:
-            precomputed.vector[place] = answer.vector
-            precomputed.source[place] = SOURCES.index(answer.source)
-    return Knowledge(generation, memory, precomputed)
+    owners, memories = [], []
+    for user_id, places in asked.places_of().items():
+        memory = cache.memory(generation, user_id)
+        if len(memory[0]):
+            owners.append(np.full(len(memory[0]), user_id, dtype=np.int64))
+            memories.append(memory)
+        found = cache.lookup(generation, asked.surface, user_id, [asked.ad_ids[place] for place in places], request_us)
+        for place, answer in zip(places, found, strict=True):
+            if answer.vector is not None:
+                precomputed.vector[place] = answer.vector
+                precomputed.source[place] = SOURCES.index(answer.source)
+    memory_store = MemoryStore.empty(width)
+    if memories:
+        columns = [np.concatenate(parts) for parts in zip(*memories, strict=True)]
+        memory_store = MemoryStore.from_arrays(np.concatenate(owners), *columns)
+    return Knowledge(generation, memory_store, precomputed)

@@ -25,6 +25,7 @@ RETRY_S = 10.0
 
 Load = Callable[[Path, str], "ServedModel"]
 Stamp = tuple[int, int, int] | None
+UNREADABLE: Stamp = (0, 0, 0)
 
 
 class NotServed(GemlineError):
@@ -102,7 +103,7 @@ class LivePackages:
             reason = f" ({slot.fault})" if slot.fault else ""
             raise NotServed(
                 f"vertical {vertical} has no live release{reason}; materialize "
-                f"{self._world}/{vertical}/release, or run `gemline demo --world {self._world}`"
+                f"{self._world}/{vertical}/package of a promoted day, or run `gemline demo --world {self._world}`"
             )
         return slot.snapshot
 
@@ -141,6 +142,9 @@ class LivePackages:
             found = (self._root / vertical / "live.json").stat()
         except FileNotFoundError:
             return None
+        except OSError:
+            # reading it will say why it cannot be
+            return UNREADABLE
         return found.st_mtime_ns, found.st_ino, found.st_size
 
     def _loaded(self, vertical: str, before: Snapshot | None) -> Snapshot | None:

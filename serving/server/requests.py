@@ -1,8 +1,8 @@
 """What a scoring request may say, and what it means.
 
-The body is strict JSON: NaN and infinities are refused wherever they stand, also in keys that are ignored. Ids stay
+The body is strict JSON: NaN and infinities are refused wherever they stand. Ids stay
 exact 64-bit integers; text becomes an id by the rule of the ingest (`features.ids`). A null, blank or absent value
-is missing. Unknown keys are ignored, unknown names of the context are not: they would be typing mistakes.
+is missing. Unknown keys and unknown names of the context are refused: they would be typing mistakes.
 """
 
 import json
@@ -10,18 +10,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from features.errors import GemlineError
 from features.ids import id_of
 from features.transform.hashing import string_id
 from features.worlds.schema import World
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 MAX_ADS = 1_000
+MAX_USERS = 100
+"""Each brings a history and a memory of its own."""
 MAX_TEXT = 1_000
 """Characters of an id's text."""
+
+INSTANT = "must be an ISO 8601 instant with a zone, as text"
 
 Raw = int | str | None
 
@@ -47,7 +54,7 @@ def _encodable(text: str) -> bool:
 
 def _text_instant(value: Any) -> Any:
     if not isinstance(value, str | None):
-        raise ValueError("must be an ISO 8601 instant with a zone, as text")
+        raise ValueError(INSTANT)
     return value
 
 
@@ -61,6 +68,8 @@ Id = Annotated[
 class Candidate(BaseModel):
     """An ad to score."""
 
+    model_config = ConfigDict(extra="forbid")
+
     ad_id: Id = None
     user_id: Id = Field(default=None, description="where it is not the request's user")
     context: dict[str, Id] = Field(default={}, description="values of this ad; they win over those of the request")
@@ -68,6 +77,8 @@ class Candidate(BaseModel):
 
 class ScoreRequest(BaseModel):
     """One surface, up to a thousand ads, of one user unless an ad names another."""
+
+    model_config = ConfigDict(extra="forbid")
 
     vertical: str = Field(max_length=100, description="which model answers")
     surface: str | None = Field(
@@ -81,23 +92,43 @@ class ScoreRequest(BaseModel):
     )
 
 
+KEYS = {False: ScoreRequest.model_fields, True: Candidate.model_fields}
+"""Known keys, by whether an ad is meant."""
+
+
 @dataclass(frozen=True)
 class Asked:
-    """One user's part of a request in the terms of the tables: ids instead of text, one context an ad.
+    """A request in the terms of the tables: ids instead of text, one user and one context a candidate.
 
     Attributes:
-        places: of the candidates in the request.
         surface: name.
-        user_id: None when it is missing.
-        ad_ids: one a candidate.
+        user_ids: one a candidate, None when it is missing.
+        ad_ids: one a candidate, None when it is missing.
         contexts: column `context_...` -> id, one a candidate.
     """
 
-    places: tuple[int, ...]
     surface: str
-    user_id: int | None
+    user_ids: tuple[int | None, ...]
     ad_ids: tuple[int | None, ...]
     contexts: tuple[Mapping[str, int | None], ...]
+
+    @property
+    def users(self) -> list[int]:
+        """Distinct users, in order."""
+        return list(dict.fromkeys(user for user in self.user_ids if user is not None))
+
+    @property
+    def ads(self) -> list[int]:
+        """Distinct ads, in order."""
+        return list(dict.fromkeys(ad for ad in self.ad_ids if ad is not None))
+
+    def places_of(self) -> dict[int, list[int]]:
+        """User -> places of its candidates."""
+        found: dict[int, list[int]] = {}
+        for place, user in enumerate(self.user_ids):
+            if user is not None:
+                found.setdefault(user, []).append(place)
+        return found
 
 
 def read_request(body: bytes | str) -> ScoreRequest:
@@ -124,11 +155,31 @@ def validated(data: Any) -> ScoreRequest:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the body"
-        raise RequestError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise RequestError(f"{place}: {_sentence(first)}") from None
 
 
-def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> list[Asked]:
-    """What the request asks for, a part a user.
+def _sentence(fault: "ErrorDetails") -> str:
+    """What is wrong with a field, in words of a JSON document."""
+    limits = fault.get("ctx", {})
+    said = {
+        "missing": "must be given",
+        "extra_forbidden": f"is no key of a request; known: {_list(tuple(KEYS[len(fault['loc']) > 1]))}",
+        "list_type": "must be a list",
+        "dict_type": "must be an object",
+        "model_type": "must be an object",
+        "string_type": "must be text",
+        "string_too_long": f"must have at most {limits.get('max_length')} characters",
+        "too_short": f"must have at least {limits.get('min_length')} item",
+        "too_long": f"must have at most {limits.get('max_length')} items",
+        "timezone_aware": INSTANT,
+        "datetime_from_date_parsing": INSTANT,
+        "datetime_parsing": INSTANT,
+    }
+    return said.get(fault["type"], fault["msg"].removeprefix("Value error, "))
+
+
+def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> Asked:
+    """What the request asks for.
 
     Args:
         request: as read.
@@ -136,7 +187,7 @@ def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> 
         surfaces: those of the request's vertical.
 
     Raises:
-        RequestError: the surface is unknown or must be named, or a context name is unknown.
+        RequestError: the surface is unknown or must be named, a context name is unknown, or there are too many users.
     """
     if request.surface is None and len(surfaces) > 1:
         raise RequestError(f"surface: vertical {request.vertical} has {len(surfaces)}, name one of {_list(surfaces)}")
@@ -144,21 +195,19 @@ def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> 
     if surface not in surfaces:
         raise RequestError(f"surface: vertical {request.vertical} has none of that name; known: {_list(surfaces)}")
     shared = _context(request.context, "context", world)
-    places: dict[int | None, list[int]] = {}
-    for place, ad in enumerate(request.ads):
-        user = ad.user_id if "user_id" in ad.model_fields_set else request.user_id
-        places.setdefault(_id(user, "integers"), []).append(place)
-    contexts = [{**shared, **_context(ad.context, f"ads.{at}.context", world)} for at, ad in enumerate(request.ads)]
-    return [
-        Asked(
-            places=tuple(own),
-            surface=surface,
-            user_id=user_id,
-            ad_ids=tuple(_id(request.ads[place].ad_id, "integers") for place in own),
-            contexts=tuple(contexts[place] for place in own),
-        )
-        for user_id, own in places.items()
-    ]
+    asked = Asked(
+        surface=surface,
+        user_ids=tuple(
+            _id(ad.user_id if "user_id" in ad.model_fields_set else request.user_id, "integers") for ad in request.ads
+        ),
+        ad_ids=tuple(_id(ad.ad_id, "integers") for ad in request.ads),
+        contexts=tuple(
+            {**shared, **_context(ad.context, f"ads.{place}.context", world)} for place, ad in enumerate(request.ads)
+        ),
+    )
+    if len(asked.users) > MAX_USERS:
+        raise RequestError(f"ads: {len(asked.users)} users in one request, at most {MAX_USERS}; ask in parts")
+    return asked
 
 
 def _context(given: Mapping[str, Raw], place: str, world: World) -> dict[str, int | None]:

@@ -5,7 +5,6 @@ The foundation model has no part in it: what it knew was computed before, and is
 
 import math
 import threading
-from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,13 +13,14 @@ from features import clock
 from features.days import day_end, day_of, micros, micros_of
 from features.errors import GemlineError
 from features.store.lookup import OnlineStore
+from features.store.repo import require_applied
 from serving.package import RawInputs, load_package
 from serving.server.answers import KNOWN, Answer, ScoredAd
 from serving.server.columns import Rows, rows_of_request
 from serving.server.knowledge import Knowledge, knowledge_of
 from serving.server.live import LivePackages, Snapshot
 from serving.server.metrics import Metrics
-from serving.server.requests import Asked, ScoreRequest, instant_of, resolved
+from serving.server.requests import ScoreRequest, instant_of, resolved
 from serving.solaris.cache import VectorCache
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Scorer:
         self.metrics = Metrics()
         verticals = [vertical.name for vertical in world.verticals]
         self.live = LivePackages(world.name, home.releases, verticals, load)
-        self._cache = VectorCache(home.folder("cache") / "vectors.db", micros_of(world.precompute.life))
+        self.life_us = micros_of(world.precompute.life)
+        self.cache = VectorCache(home.root / "cache" / "vectors.db", self.life_us)
         self._online: OnlineStore | None = None
         self._opening = threading.Lock()
 
@@ -64,48 +65,41 @@ class Scorer:
             GemlineError: the world has no published day, or its feature store is stale.
         """
         snapshot = self.live.snapshot(request.vertical)
-        parts = resolved(request, self.world, self.world.vertical(request.vertical).surfaces)
+        asked = resolved(request, self.world, self.world.vertical(request.vertical).surfaces)
         at = self._instant(request.request_ts)
-        scores: dict[int, ScoredAd] = {}
-        missing: dict[str, Counter[str]] = {}
-        for asked in parts:
-            answers, faults = self._part(snapshot, request, asked, at)
-            scores |= dict(zip(asked.places, answers, strict=True))
-            for view, reasons in faults.items():
-                missing.setdefault(view, Counter()).update(reasons)
+        found = self._features().features(asked.users, asked.ads, at)
+        rows = rows_of_request(self.world, asked, at, found)
+        width = int(snapshot.model.manifest["width"])
+        known = knowledge_of(self.cache, snapshot.generation, width, asked, micros(at))
+        scored = self._scored(snapshot, rows, known)
         answer = Answer(
             world=self.world.name,
             vertical=request.vertical,
-            surface=parts[0].surface,
+            surface=asked.surface,
             digest=snapshot.digest,
             model_digest=snapshot.model_digest,
             generation=snapshot.generation,
             request_ts=at.isoformat(),
-            scores=[scores[place] for place in range(len(request.ads))],
-            missing={view: dict(reasons) for view, reasons in missing.items()},
+            scores=_ads(request.ads, rows, known, scored, snapshot.model),
+            missing=found.missing,
         )
         self.metrics.observe(answer)
         return answer
-
-    def _part(
-        self, snapshot: Snapshot, request: ScoreRequest, asked: Asked, at: datetime
-    ) -> tuple[list[ScoredAd], dict[str, dict[str, int]]]:
-        """Scores of one user's candidates, and what was missing of their features."""
-        users = [] if asked.user_id is None else [asked.user_id]
-        ads = list(dict.fromkeys(ad for ad in asked.ad_ids if ad is not None))
-        found = self._features().features(users, ads, at)
-        rows = rows_of_request(self.world, asked, at, found)
-        width = int(snapshot.model.manifest["width"])
-        known = knowledge_of(self._cache, snapshot.generation, width, asked, micros(at))
-        scored = self._scored(snapshot, rows, known)
-        candidates = [request.ads[place] for place in asked.places]
-        return _ads(candidates, rows, known, scored, snapshot.model), found.missing
 
     def warm_up(self) -> None:
         """Load now what the first request would wait for; what is not ready yet is left to it."""
         self.live.states()
         with suppress(GemlineError):
             self._features()
+
+    def require_features(self) -> None:
+        """Refuse a feature store that cannot be asked.
+
+        Raises:
+            GemlineError: it was not applied, or from other declarations.
+        """
+        self._features()
+        require_applied(self.world, self.home)
 
     def _instant(self, given: datetime | None) -> datetime:
         now = clock.now(self.world, self.home)
@@ -137,14 +131,15 @@ def _ads(
     tasks = model.schema.task_names
     base_rates = model.manifest.get("base_rates", {})
     answers = []
-    for ad, ad_known, source, numbers in zip(asked, rows.ad_known, known.sources, scored.tolist(), strict=True):
+    sides = zip(rows.user_known.tolist(), rows.ad_known.tolist(), strict=True)
+    for ad, side, source, numbers in zip(asked, sides, known.sources, scored.tolist(), strict=True):
         given = dict(zip(tasks, numbers, strict=True))
         replaced = [task for task, number in given.items() if not math.isfinite(number)]
         answers.append(
             ScoredAd(
                 ad_id=ad.ad_id,
                 scores=given | {task: base_rates.get(task) for task in replaced},
-                known=KNOWN[rows.user_known, bool(ad_known)],
+                known=KNOWN[side],
                 source=source,
                 replaced=replaced,
             )

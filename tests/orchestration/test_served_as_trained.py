@@ -103,9 +103,9 @@ def test_a_day_is_served_as_it_is_trained(served: Path, instance: dg.DagsterInst
 def _columns(scorer: Scorer, row: dict[str, str]) -> dict[str, Any]:
     """Features that the service gives a model for a row, by the names of `examples`."""
     request = validated(request_of(row))
-    [asked] = resolved(request, WORLD, (row["placement"],))
+    asked = resolved(request, WORLD, (row["placement"],))
     at = datetime.fromisoformat(row["shown_at"])
-    found = scorer._features().features([asked.user_id] if asked.user_id is not None else [], [asked.ad_ids[0]], at)
+    found = scorer._features().features(asked.users, asked.ads, at)
     columns = rows_of_request(WORLD, asked, at, found).columns
     left_out = {"impression_id", "request_ts"}
     return {

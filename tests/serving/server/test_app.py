@@ -1,17 +1,22 @@
 """The HTTP face: statuses, strict JSON both ways, order of keys, health and metrics (B22, B23, B24)."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from features import clock
 from features.home import Home
 from features.store.repo import RECORD
 from serving.server.app import create_app
 from serving.server.scorer import Scorer
-from tests.serving.server.served import FEED, Model, release, scorer
+from tests.serving.server.served import FEED, NOW, WORLD, Model, release, remember, scorer
 
 BODY = {
     "vertical": FEED,
@@ -58,12 +63,10 @@ def test_an_answer_carries_package_and_generation(client: TestClient) -> None:
     assert [ad["ad_id"] for ad in answer["scores"]] == [10, 12, None]
 
 
-def test_order_of_keys_and_unknown_keys_change_nothing(client: TestClient) -> None:
+def test_order_of_keys_changes_nothing(client: TestClient) -> None:
     expected = client.post("/score", json=BODY).json()
-    extra = {**BODY, "zebra": {"a": [1]}, "ads": [{**ad, "bid": 1.5} for ad in BODY["ads"]]}  # type: ignore[union-attr, dict-item]
     for order in (reversed, sorted, list):
         assert client.post("/score", json=reordered(BODY, order)).json() == expected
-        assert client.post("/score", json=reordered(extra, order)).json() == expected
 
 
 def test_ids_come_back_as_they_were_asked(client: TestClient) -> None:
@@ -77,13 +80,14 @@ def test_ids_come_back_as_they_were_asked(client: TestClient) -> None:
     ("status", "body", "sentence"),
     [
         (422, {**BODY, "user_id": 2**64}, "user_id"),
+        (422, {**BODY, "userid": 1}, "userid: is no key of a request; known: vertical"),
         (422, {**BODY, "context": {"devise": 1}}, "known: device"),
         (422, {**BODY, "context": {"\ud800": 1}}, "unknown names"),
         (422, {**BODY, "context": {"\ud800": 1.5}}, "must be a 64-bit integer"),
         (422, {**BODY, "surface": "story"}, "known: feed"),
         (422, {**BODY, "request_ts": "2024-03-14T00:00:00Z"}, "request_ts: must be from"),
         (404, {**BODY, "vertical": "moon"}, "known: feed_click, story_click"),
-        (404, {**BODY, "vertical": "story_click", "surface": "story"}, "materialize tiny/story_click/release"),
+        (404, {**BODY, "vertical": "story_click", "surface": "story"}, "materialize tiny/story_click/package"),
     ],
 )
 def test_a_fault_is_one_sentence(client: TestClient, status: int, body: dict[str, Any], sentence: str) -> None:
@@ -141,6 +145,8 @@ def test_health_says_what_is_live(home: Home) -> None:
         assert found.json() == {
             "world": "tiny",
             "synthetic": True,
+            "status": "ok",
+            "vectors": {"gen-a": NOW.replace(microsecond=0).isoformat()},
             "verticals": {
                 FEED: {
                     "ds": "2024-03-08",
@@ -156,6 +162,7 @@ def test_health_says_what_is_live(home: Home) -> None:
         client.app.state.scorer.live.refresh(FEED)  # type: ignore[attr-defined]
         broken = client.get("/health")
         assert (broken.status_code, broken.json()["faults"]) == (200, {FEED: "package pkg-b is broken"})
+        assert broken.json()["status"] == "degraded"
         assert broken.json()["verticals"][FEED]["digest"] == "pkg-a"
 
 
@@ -182,4 +189,69 @@ def test_metrics_count_requests_flags_and_sources(client: TestClient) -> None:
 def test_the_request_is_described(client: TestClient) -> None:
     described = client.get("/openapi.json").json()["paths"]["/score"]["post"]
     assert "user_id" in described["requestBody"]["content"]["application/json"]["schema"]["properties"]
-    assert client.get("/docs").status_code == 200
+    for page in ("/docs", "/redoc"):
+        assert client.get(page).status_code == 404  # they would load scripts from elsewhere
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/nothing", 404), ("GET", "/score", 405), ("POST", "/health", 405)]
+)
+def test_a_path_or_method_that_is_not_there_is_one_sentence(
+    client: TestClient, method: str, path: str, status: int
+) -> None:
+    answered = client.request(method, path)
+    assert (answered.status_code, list(answered.json())) == (status, ["error"])
+    assert f"{method} {path}: not " in answered.json()["error"].replace("method ", "")
+    assert "there are POST /score" in answered.json()["error"]
+
+
+def test_health_is_down_without_features(served: Scorer) -> None:
+    with TestClient(create_app(served)) as client:
+        assert client.get("/health").json()["status"] == "ok"
+        (served.home.registry / RECORD).unlink()
+        found = client.get("/health")
+        assert (found.status_code, found.json()["status"]) == (503, "down")
+        assert "was never applied; materialize the asset tiny/feature_store" in found.json()["faults"]["features"]
+
+
+def test_health_is_degraded_without_vectors_that_hold(served: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with TestClient(create_app(served)) as client:
+
+        def fault() -> str:
+            found = client.get("/health")
+            assert (found.status_code, found.json()["status"]) == (200, "degraded")
+            return str(found.json()["faults"]["vectors of gen-a"])
+
+        monkeypatch.setattr(clock, "now", lambda *_: NOW + WORLD.precompute.life)
+        assert "has expired; materialize tiny/fm_outputs and tiny/solaris_vectors" in fault()
+        monkeypatch.undo()
+        (served.home.root / "cache" / "vectors.db").unlink()
+        assert "the cache holds neither memories nor vectors" in fault()
+        memory = [(1, "2024-03-10", 1, 1, np.zeros(4, dtype=np.float32))]
+        served.cache.remember("gen-a", memory, 5)
+        assert "the cache holds no run of vectors" in fault()
+        remember(served.home, "gen-a", 0.1)
+        assert client.get("/health").json()["status"] == "ok"
+
+
+def test_no_more_requests_compute_at_once_than_there_are_cores(served: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.server.app.cores", lambda: 2)
+    whole, lock = Scorer.score, threading.Lock()
+    running, most = 0, 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.05)
+        try:
+            return whole(*given)
+        finally:
+            with lock:
+                running -= 1
+
+    monkeypatch.setattr(Scorer, "score", counted)
+    with TestClient(create_app(served)) as client, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.post("/score", json=BODY).status_code, range(16)))
+    assert (answers, most) == ([200] * 16, 2)

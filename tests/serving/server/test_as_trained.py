@@ -77,11 +77,9 @@ def served(tables: "Tables", row: Any, more: list[int]) -> Batch:
     schema = schema_of(world, world.history.recent_length)
     ads = [{"ad_id": row["ad_id"]}, *({"ad_id": ad} for ad in more)]
     given = {"vertical": "feed_click", "user_id": row["user_id"], "ads": ads, "context": {"device": 7}}
-    [asked] = resolved(validated(given), world, (row["surface"],))
+    asked = resolved(validated(given), world, (row["surface"],))
     at = row["request_ts"].astimezone()
-    users = [] if asked.user_id is None else [asked.user_id]
-    distinct = list(dict.fromkeys(ad for ad in asked.ad_ids if ad is not None))
-    rows = rows_of_request(world, asked, at, OnlineStore(world, tables.home).features(users, distinct, at))
+    rows = rows_of_request(world, asked, at, OnlineStore(world, tables.home).features(asked.users, asked.ads, at))
     histories = slice_histories(
         schema, rows.histories, rows.columns["user_id"], rows.day, rows.columns["request_ts"].values
     )

@@ -3,6 +3,8 @@
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,3 +128,26 @@ def test_a_rollback_is_followed(home: Home) -> None:
     releases.rollback(home.releases, FEED, "worse")
     served.live.refresh(FEED)
     assert facts(served) == before
+
+
+def test_a_pointer_that_may_not_be_read_keeps_the_old_package(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    release(home, "2024-03-08", "pkg-a", "gen-a")
+    served = scorer(home)
+    before = facts(served)
+    pointer, whole, read = home.releases / FEED / "live.json", Path.stat, Path.read_bytes
+
+    def refused(call: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(path: Path, *given: Any, **more: Any) -> Any:
+            if path == pointer:
+                raise PermissionError(13, "Permission denied")
+            return call(path, *given, **more)
+
+        return asked
+
+    monkeypatch.setattr(Path, "stat", refused(whole))
+    monkeypatch.setattr(Path, "read_bytes", refused(read))
+    served.live.refresh(FEED)
+    assert facts(served) == before
+    assert served.live.states()[FEED][1] == f"{pointer} cannot be read (Permission denied); let whoever serves read it"
+    with pytest.raises(NotServed, match="let whoever serves read it"):
+        facts(scorer(home))

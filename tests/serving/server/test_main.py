@@ -67,6 +67,16 @@ def test_an_unknown_world_is_one_sentence() -> None:
     assert ended.stderr.startswith("error: no world 'atlantis'") and "Traceback" not in ended.stderr
 
 
+def test_a_home_out_of_reach_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "tiny").write_text("no folder")
+    environment = {**os.environ, "GEMLINE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "serving.server", "--world", "tiny", "--port", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: ") and str(tmp_path / "tiny") in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.fixture
 def command_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     release(home, "2024-03-09", "pkg-a", "gen-a")
@@ -90,7 +100,7 @@ def test_the_command_prints_the_answer(command_home: Home) -> None:
     [
         (["--context", "device"], "--context device: write NAME=VALUE"),
         (["--context", "devise=1"], "context: unknown names ['devise']; known: device"),
-        (["--at", "noon"], "request_ts: Input should be a valid datetime"),
+        (["--at", "noon"], "request_ts: must be an ISO 8601 instant"),
         (["--surface", "moon"], "surface: vertical feed_click has none of that name"),
     ],
 )

@@ -33,9 +33,8 @@ def request(user: Any, ads: list[Any]) -> ScoreRequest:
 
 
 def raw_inputs(home: Home, given: ScoreRequest) -> RawInputs:
-    [asked] = resolved(given, WORLD, VERTICAL.surfaces)
-    users = [asked.user_id] if asked.user_id is not None else []
-    found = OnlineStore(WORLD, home).features(users, [10, 11, 12], NOW)
+    asked = resolved(given, WORLD, VERTICAL.surfaces)
+    found = OnlineStore(WORLD, home).features(asked.users, [10, 11, 12], NOW)
     rows = rows_of_request(WORLD, asked, NOW, found)
     cache = VectorCache(home.folder("cache") / "vectors.db", 48 * 3_600_000_000)
     known = knowledge_of(cache, "gen-a", WIDTH, asked, micros(NOW))

@@ -71,6 +71,16 @@ def test_five_kinds_of_pairs_in_one_request(served: Scorer) -> None:
         assert click(ask(served, user, [ad]).scores[0]) == pytest.approx(click(together), abs=1e-6)
 
 
+def test_all_users_of_a_request_are_scored_in_one_pass(served: Scorer) -> None:
+    ads = [{"ad_id": 10, "user_id": user} for user in (*range(40), 1, None, 3)]
+    model(served).seen.clear()
+    answer = served.score(validated({"vertical": FEED, "ads": ads}))
+    assert len(answer.scores) == len(ads)
+    assert len(model(served).seen) == 1
+    assert answer.missing["user_stats"] == {"absent": 39}
+    assert click(answer.scores[40]) == click(answer.scores[1])
+
+
 def test_a_pair_without_any_vector_is_scored_without_one(served: Scorer) -> None:
     answer = ask(served, BIG, [10])
     assert (answer.scores[0].known, answer.scores[0].source) == ("hit", "none")
@@ -199,7 +209,7 @@ def test_what_cannot_be_answered_says_why(home: Home) -> None:
     served = scorer(home)
     with pytest.raises(NotServed, match="has no vertical 'moon'; known: feed_click, story_click"):
         ask(served, 1, [10], "moon")
-    with pytest.raises(NotServed, match="vertical feed_click has no live release; materialize tiny/feed_click/release"):
+    with pytest.raises(NotServed, match="vertical feed_click has no live release; materialize tiny/feed_click/package"):
         ask(served, 1, [10])
     release(home, "2024-03-09", "pkg-a", "gen-a")
     assert ask(served, 1, [10]).digest == "pkg-a"
@@ -222,7 +232,7 @@ def test_knowledge_of_another_generation_is_refused_and_counted(
 
 def test_requests_between_two_runs_get_the_run_of_their_time(served: Scorer) -> None:
     """The newest run is later than the request's instant: it must not be used for it."""
-    cache = served._cache
+    cache = served.cache
     cache.publish_run("gen-a", micros(NOW) + 10, [("feed", 1, 10, np.full(4, 0.9))])
     ask(served, 1, [10])
     _, transfer = model(served).seen[-1]
