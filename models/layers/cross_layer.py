@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from models.layers.gdpa import gdpa
 from models.layers.norm import normalise
 
+KEPT = 4
+"""Tokens kept of each earlier layer."""
+
 
 class CrossLayerPath(nn.Module):
     """X -> (1 - g) X + g A, A = SiLU(Q K^T / sqrt(d)) V / (tokens seen) over earlier outputs.
@@ -26,7 +29,7 @@ class CrossLayerPath(nn.Module):
         kept: c.
     """
 
-    def __init__(self, dim: int, tokens: int, earlier: Sequence[int], kept: int = 4) -> None:
+    def __init__(self, dim: int, tokens: int, earlier: Sequence[int], kept: int = KEPT) -> None:
         super().__init__()
         self.compress = nn.ParameterList(torch.randn(kept, count) * count**-0.5 for count in earlier)
         # A token asks as what it is and as which one it is; so does what it finds.
