@@ -39,9 +39,3 @@ def day_end_micros(ds: "Column", days: Sequence[str], timezone: str) -> "Column"
     """End of each row's day in microseconds; null for a day that is not among `days`."""
     pairs = [F.lit(part) for day in days for part in (day, micros(day_bounds(day, timezone)[1]))]
     return F.create_map(*pairs)[ds].cast("bigint")
-
-
-def day_start_micros(ds: "Column", days: Sequence[str], timezone: str) -> "Column":
-    """Start of each row's day in microseconds; null for a day that is not among `days`."""
-    pairs = [F.lit(part) for day in days for part in (day, micros(day_bounds(day, timezone)[0]))]
-    return F.create_map(*pairs)[ds].cast("bigint")

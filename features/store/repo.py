@@ -65,7 +65,11 @@ def require_applied(world: World, home: Home) -> None:
     current = digest(world, home.tables)
     applied = applied_digest(home)
     if applied != current:
-        state = "was never applied" if applied is None else "was applied from other declarations"
+        state = (
+            "was never applied"
+            if applied is None
+            else f"was applied from other declarations, or for tables elsewhere than in {home.tables}"
+        )
         raise StoreStale(
             f"the feature store of world '{world.name}' {state}; materialize the asset "
             f"{world.name}/feature_store (or `python -m features.store.apply {world.name}`)"

@@ -1,6 +1,7 @@
 """`python -m serving.server --world W`: the scoring service on the live releases of a world."""
 
 import argparse
+import socket
 
 import torch
 import uvicorn
@@ -26,6 +27,21 @@ class Server(uvicorn.Server):
             )
 
 
+def _require_free(host: str, port: int) -> None:
+    """Say at once, before anything is loaded, that one cannot listen there."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # as servers do: a port that was just left is free
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except (OSError, OverflowError) as error:
+        raise SystemExit(
+            f"error: cannot listen on {host} port {port} ({error}); end what holds it, or choose another: --port, or "
+            "make serve SERVE_PORT=..."
+        ) from None
+
+
 def main() -> None:
     """Serve until told to stop."""
     parser = argparse.ArgumentParser(prog="python -m serving.server", description=__doc__)
@@ -33,6 +49,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=8000, help="0: any free one")
     given = parser.parse_args()
+    _require_free(given.host, given.port)
     # requests run side by side, a core each
     torch.set_num_threads(1)
     try:

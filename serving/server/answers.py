@@ -23,7 +23,7 @@ class ScoredAd(BaseModel):
     scores: dict[str, float | None] = Field(description="task -> probability in the full log; always finite")
     known: Known = Field(description="which side has stored features; the other one is scored as missing, as trained")
     source: Literal["exact", "user", "none"] = Field(description="where the precomputed vector came from")
-    replaced: list[str] = Field(description="tasks of which the model gave no finite number: base rate or null instead")
+    replaced: list[str] = Field(description="tasks of which the model gave no finite number: null instead")
 
 
 class Answer(BaseModel):

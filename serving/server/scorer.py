@@ -127,9 +127,8 @@ class Scorer:
 def _ads(
     asked: "Sequence[Candidate]", rows: Rows, known: Knowledge, scored: "np.ndarray", model: "ServedModel"
 ) -> list[ScoredAd]:
-    """The answer's rows; what is not finite becomes the package's base rate, or null when it has none."""
+    """The answer's rows; what is not finite becomes null."""
     tasks = model.schema.task_names
-    base_rates = model.manifest.get("base_rates", {})
     answers = []
     sides = zip(rows.user_known.tolist(), rows.ad_known.tolist(), strict=True)
     for ad, side, source, numbers in zip(asked, sides, known.sources, scored.tolist(), strict=True):
@@ -138,7 +137,7 @@ def _ads(
         answers.append(
             ScoredAd(
                 ad_id=ad.ad_id,
-                scores=given | {task: base_rates.get(task) for task in replaced},
+                scores=given | dict.fromkeys(replaced),
                 known=KNOWN[side],
                 source=source,
                 replaced=replaced,

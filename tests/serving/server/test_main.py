@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,18 @@ def test_an_unknown_world_is_one_sentence() -> None:
     )
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: no world 'atlantis'") and "Traceback" not in ended.stderr
+
+
+def test_a_port_in_use_is_one_sentence() -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        command = [sys.executable, "-m", "serving.server", "--world", "tiny", "--port", str(port)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"error: cannot listen on 127.0.0.1 port {port} (")
+    assert "SERVE_PORT" in ended.stderr and "Traceback" not in ended.stderr
 
 
 def test_a_home_out_of_reach_is_one_sentence(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_stale_features_are_missing_and_counted(served: Scorer) -> None:
 
 def test_a_score_that_is_not_finite_is_replaced_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     release(home, "2024-03-09", "pkg-a", "gen-a")
-    release(home, "2024-03-09", "pkg-s", "gen-a", "story_click", base_rates={"click": 0.02})
+    release(home, "2024-03-09", "pkg-s", "gen-a", "story_click")
     served = scorer(home)
     whole, sound = Model.score, ask(served, 1, [10, 11, 12])
 
@@ -199,7 +199,7 @@ def test_a_score_that_is_not_finite_is_replaced_alone(home: Home, monkeypatch: p
     assert (second.scores, second.replaced) == ({"click": None}, ["click"])
     assert [first, third] == [sound.scores[0], sound.scores[2]]
     first, second, third = ask(served, 1, [10, 11, 12], "story_click").scores
-    assert (second.scores["click"], second.replaced) == (0.02, ["click"])
+    assert (second.scores["click"], second.replaced) == (None, ["click"])
     assert (first.scores["buy"], first.replaced) == (None, ["buy"])
     assert third.replaced == []
     assert 'gemline_replaced_scores_total{task="click",vertical="feed_click"} 1.0' in served.metrics.text().decode()
