@@ -8,7 +8,8 @@ Three kinds of features, three joins, none of which can lose or double a row:
   its arrival day, its stamp and its availability; per (id, day) the newest one is found once, and impressions
   join it by equality. What is learned of an id during a day is therefore first used on the next one, as the
   online store has it, which is filled at the end of a day;
-- what the request itself says: context, surface, local hour and weekday (Monday = 0).
+- what the request itself says: context, objective, format, surface, local hour and weekday (Monday = 0). An
+  attribute named `objective` or `format` takes the place of what impressions say.
 
 An impression without a user keeps its place, with the user's features null. Sequences are not part of an
 example: the reader slices them from `user_history`.
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 
 from features.days import day_bounds, day_range, shift
 from features.instants import local_day, wall_clock
-from features.schema_of import SURFACE_ID, ad_statistics, categorical_columns, user_statistics
+from features.schema_of import SURFACE_ID, ad_statistics, attribute_types, categorical_columns, user_statistics
 from features.store.historical import join_as_of
 from features.store.repo import require_applied
 
@@ -82,8 +83,11 @@ def assembled(impressions: "DataFrame", users: "DataFrame", ads: "DataFrame", wo
         world: names the features.
 
     Returns:
-        The columns of `HEAD`, one BIGINT a categorical feature, one DOUBLE a statistic, ds.
+        The columns of `HEAD`, one BIGINT a categorical feature (an array of them a multi-valued one), one DOUBLE a
+        statistic, one array of FLOAT a content embedding, ds.
     """
+    types = attribute_types(world, "users") | attribute_types(world, "ads")
+    impressions = impressions.drop(*types)
     joined = impressions.join(users, ["user_id", "ds"], "left").join(ads, ["ad_id", "ds"], "left")
     local = wall_clock(F.col("request_ts"), world.timezone)
     derived: dict[str, Column] = {
@@ -91,10 +95,12 @@ def assembled(impressions: "DataFrame", users: "DataFrame", ads: "DataFrame", wo
         "hour": F.hour(local).cast("bigint"),
         "weekday": F.weekday(local).cast("bigint"),
     }
+    # Spark hashes a null to its seed
+    derived |= {name: F.when(F.col(name).isNotNull(), F.xxhash64(name)) for name in world.impression_texts}
     names = [name for name in categorical_columns(world).values() if name not in HEAD]
-    categorical = [derived.get(name, F.col(name)).cast("bigint").alias(name) for name in names]
+    categorical = [derived.get(name, F.col(name)).cast(types.get(name, "bigint")).alias(name) for name in names]
     dense = [F.col(feature.name) for feature in (*user_statistics(world), *ad_statistics(world))]
-    return joined.select(*HEAD, *categorical, *dense, "ds")
+    return joined.select(*HEAD, *categorical, *dense, *world.vectors, "ds")
 
 
 def _with_statistics(
@@ -131,12 +137,12 @@ def statistics_days(world: "World", days: Sequence[str]) -> list[str]:
 def _attributes(
     world: "World", days: Sequence[str], tables: "Tables", table: str, key: str, impressions: "DataFrame"
 ) -> "DataFrame":
-    attributes = world.users.attributes if table == "users" else world.ads.attributes
+    attributes = attribute_types(world, table)
     pairs = impressions.select(key, "ds").where(F.col(key).isNotNull()).distinct()
     last = shift(max(days), -1)
     if not attributes or last < world.first_day:
-        return pairs.select("*", *(F.lit(None).cast("bigint").alias(name) for name in attributes))
-    return attributes_by_day(tables.read_through(table, last), pairs, key, attributes, world.timezone)
+        return pairs.select("*", *(F.lit(None).cast(kind).alias(name) for name, kind in attributes.items()))
+    return attributes_by_day(tables.read_through(table, last), pairs, key, tuple(attributes), world.timezone)
 
 
 def attributes_by_day(

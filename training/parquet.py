@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from features.errors import GemlineError
-from features.transform.columns import Column
+from features.transform.columns import Column, of_flat
 from features.transform.histories import HistoryStore
 from training.plan import DayFiles
 
@@ -84,6 +84,10 @@ def _read(path: str, names: Sequence[str], table: str, day: str) -> pa.Table:
 def _column(data: pa.ChunkedArray) -> Column:
     array = data.combine_chunks()
     missing = np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        items = _column(pa.chunked_array([array.flatten()]))
+        lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+        return of_flat(items.values, items.missing, lengths.astype(np.int64))
     if pa.types.is_timestamp(array.type):
         # Spark may write instants as nanoseconds or microseconds
         array = array.cast(pa.timestamp("us", tz=array.type.tz), safe=False).cast(pa.int64())

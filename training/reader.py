@@ -17,7 +17,7 @@ import torch
 
 from features.errors import GemlineError
 from features.transform.batch import Batch, HistoryStore, Labels, build_batch, slice_histories
-from features.transform.columns import Column
+from features.transform.columns import Column, joined
 from features.transform.histories import HistoryCut
 from features.transform.schema import FeatureSchema
 from training.parquet import read_columns, read_histories
@@ -110,9 +110,7 @@ class Reader:
         self.schema = plan.schema
         self.part = part
         asked = (plan.schema, *schemas)
-        names = {entry.name for one in asked for entry in one.categorical}
-        names |= {entry.name for one in asked for entry in one.dense}
-        self._columns = sorted(names | set(KEYS))
+        self._columns = sorted({name for one in asked for name in one.feature_names} | set(KEYS))
         fields = list(dict.fromkeys(entry.name for one in asked for entry in one.history.fields))
         self.histories: HistoryStore = read_histories(plan.user_history, fields)
         self._examples: OrderedDict[str, Rows] = OrderedDict()
@@ -316,11 +314,5 @@ def _shuffled_requests(rows: Rows, generator: np.random.Generator) -> np.ndarray
 def _concat(parts: Sequence[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
-    columns = {
-        name: Column(
-            np.concatenate([part.columns[name].values for part in parts]),
-            np.concatenate([part.columns[name].missing for part in parts]),
-        )
-        for name in parts[0].columns
-    }
+    columns = {name: joined([part.columns[name] for part in parts]) for name in parts[0].columns}
     return Rows(columns, np.concatenate([part.day for part in parts]))

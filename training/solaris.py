@@ -82,6 +82,7 @@ def as_impressions(candidates: "DataFrame", world: "World") -> "DataFrame":
     from pyspark.sql import functions as F
 
     context = [F.lit(None).cast("bigint").alias(name) for name in world.context_columns]
+    context += [F.lit(None).cast("string").alias(name) for name in world.impression_texts]
     return candidates.select(
         F.xxhash64("ds", "surface", "user_id", "ad_id").alias("impression_id"),
         F.lit(None).cast("string").alias("request_id"),

@@ -30,8 +30,8 @@ class Extracted:
     Attributes:
         tables: `impressions`, `outcomes`, `events`, `users`, `ads`: canonical columns, rows of the asked
             days.
-        refused: rows kept out, as `REFUSED_SCHEMA` (row: the raw columns as JSON); None when the adapter
-            refuses nothing.
+        refused: rows kept out, or kept in part by a rule that says so, as `REFUSED_SCHEMA` (row: the raw columns as
+            JSON); None when the adapter refuses nothing.
     """
 
     tables: dict[str, "DataFrame"]

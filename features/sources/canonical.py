@@ -1,14 +1,19 @@
-"""Names and types of the five ingested tables, for a given world; every adapter ends in `conform`."""
+"""Names and types of the five ingested tables, for a given world; every adapter ends in `conform`.
+
+A multi-valued attribute is an array of different ids, the first ones of the log and no more than the world keeps; it is
+null when nothing is in it, never empty. A content embedding is an array of just its width, all finite, or null.
+"""
 
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from features.errors import WorldError
+from features.schema_of import attribute_types
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 TABLES = ("impressions", "outcomes", "events", "users", "ads")
 
@@ -43,9 +48,8 @@ def _own_columns(table: str, world: World) -> dict[str, str]:
         }
         return own | {"request_id": "bigint", "value": "double"} | dict.fromkeys(history_columns(world), "bigint")
     if table in ("users", "ads"):
-        entity = world.users if table == "users" else world.ads
         key = {f"{table[:-1]}_id": "bigint", "event_timestamp": "timestamp", "available_ts": "timestamp"}
-        return key | dict.fromkeys(entity.attributes, "bigint")
+        return key | attribute_types(world, table)
     raise WorldError(f"'{table}' is no ingested table; known: {', '.join(TABLES)}")
 
 
@@ -57,11 +61,24 @@ def history_columns(world: World) -> list[str]:
 def conform(frame: "DataFrame", table: str, world: World) -> "DataFrame":
     """Exactly the table's columns in order and type; those that the frame lacks are null."""
     have = set(frame.columns)
-    picked = [
-        (F.col(name) if name in have else F.lit(None)).cast(kind).alias(name)
+    picked = {
+        name: (F.col(name) if name in have else F.lit(None)).cast(kind)
         for name, kind in columns_of(table, world).items()
-    ]
-    return frame.select(*picked)
+    }
+    cut = {name: F.slice(bag(picked[name]), 1, most) for name, most in world.bags.items() if name in picked}
+    return frame.select(*(column.alias(name) for name, column in (picked | cut).items()))
+
+
+def bag(values: "Column") -> "Column":
+    """The different values of an array, in order; null when there is none."""
+    different = F.array_distinct(F.array_compact(values))
+    return F.when(F.size(different) > 0, different)
+
+
+def vector(numbers: "Column", width: int) -> "Column":
+    """An array of just that many finite numbers; null when it is another."""
+    finite = F.forall(numbers, lambda item: item.isNotNull() & ~F.isnan(item) & (F.abs(item) < float("inf")))
+    return F.when((F.size(numbers) == width) & finite, numbers)
 
 
 def empty(spark: "SparkSession", table: str, world: World) -> "DataFrame":

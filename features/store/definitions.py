@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from features.schema_of import ad_statistics, array_columns, user_statistics
+from features.schema_of import ad_statistics, array_columns, attribute_types, user_statistics
 from features.store.quiet import quiet
 from features.worlds.schema import World
 
@@ -40,8 +40,8 @@ class ViewSpec:
         name: of the view.
         table: Delta table behind it.
         key: join key, `user_id` or `ad_id`.
-        features: columns of the table, in order.
-        kind: `double`, `bigint` or `array`.
+        features: columns of the table and their Spark types (`double`, `bigint`, arrays of `bigint` or `float`), in
+            order.
         ttl: life of a row; zero means that the newest row holds until a newer one.
         lag: available this long after its stamp.
         dense: a row for every id on every day, so the newest day holds everything.
@@ -52,8 +52,7 @@ class ViewSpec:
     name: str
     table: str
     key: str
-    features: tuple[str, ...]
-    kind: str
+    features: Mapping[str, str]
     ttl: timedelta
     lag: timedelta
     dense: bool
@@ -61,36 +60,46 @@ class ViewSpec:
     prefix: str = ""
 
     @property
+    def is_history(self) -> bool:
+        """Whether it is the short history, which no example is joined with."""
+        return self.table == "user_recent"
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Feature names, in the order of `features`."""
-        return tuple(self.prefix + column for column in self.features)
+        return tuple(self.types)
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Feature name -> Spark type."""
+        return {self.prefix + column: kind for column, kind in self.features.items()}
 
 
 def view_specs(world: World) -> dict[str, ViewSpec]:
     """All views of a world by name; entities without attributes have no attribute view."""
     life, lag = world.stats_ttl, world.statistics.lag
-    arrays = array_columns(world)
-    user_columns = tuple(feature.name for feature in user_statistics(world))
-    ad_columns = tuple(feature.name for feature in ad_statistics(world))
+    arrays = dict.fromkeys(array_columns(world), "array<bigint>")
+    user_columns = {feature.name: "double" for feature in user_statistics(world)}
+    ad_columns = {feature.name: "double" for feature in ad_statistics(world)}
     specs = [
         ViewSpec(
-            "user_stats", "user_stats", "user_id", user_columns, "double", life, lag, True,
+            "user_stats", "user_stats", "user_id", user_columns, life, lag, True,
             "Rolling counts and sums over a user's events up to the end of a day.",
         ),
         ViewSpec(
-            "ad_stats", "ad_stats", "ad_id", ad_columns, "double", life, lag, True,
+            "ad_stats", "ad_stats", "ad_id", ad_columns, life, lag, True,
             "Rolling counts, distinct users and shares of an ad's events up to the end of a day.",
         ),
         ViewSpec(
-            "user_attributes", "users", "user_id", world.users.attributes, "bigint", FOREVER, FOREVER, False,
+            "user_attributes", "users", "user_id", attribute_types(world, "users"), FOREVER, FOREVER, False,
             "Attributes of a user as known from an instant on; strings are hashed.",
         ),
         ViewSpec(
-            "ad_attributes", "ads", "ad_id", world.ads.attributes, "bigint", FOREVER, FOREVER, False,
+            "ad_attributes", "ads", "ad_id", attribute_types(world, "ads"), FOREVER, FOREVER, False,
             "Attributes of an ad as known from an instant on; strings are hashed.",
         ),
         ViewSpec(
-            "user_recent", "user_recent", "user_id", arrays, "array", FOREVER, FOREVER, False,
+            "user_recent", "user_recent", "user_id", arrays, FOREVER, FOREVER, False,
             f"A user's last {world.history.recent_length} events as of the end of a day, as sorted arrays.",
             "recent_",
         ),
@@ -166,11 +175,11 @@ def definitions(world: World, tables_folder: Path, versions: Mapping[str, int] |
             name=spec.name, entities=[entities[spec.key]], ttl=spec.ttl, schema=feature_fields(spec), source=source,
             online=True, description=spec.description, owner=OWNER, tags={**tags, "table": spec.table},
         )  # fmt: skip
-    scalars = [view for name, view in views.items() if name != "user_recent"]
+    known = [view for name, view in views.items() if not view_specs(world)[name].is_history]
     services = {
         # what an example is joined with
         SERVICE: FeatureService(
-            name=SERVICE, features=scalars, owner=OWNER, tags=tags,
+            name=SERVICE, features=known, owner=OWNER, tags=tags,
             description="Statistics and attributes: an example's features.",
         ),
         # what a request is answered with; examples carry no sequence, the reader slices it from user_history
@@ -185,7 +194,8 @@ def definitions(world: World, tables_folder: Path, versions: Mapping[str, int] |
 def feature_fields(spec: ViewSpec) -> "list[Field]":
     """Feast's schema of a view: its key, then its features."""
     from feast import Field
-    from feast.types import Array, Float64, Int64
+    from feast.types import Array, Float32, Float64, Int64
 
-    kind = {"double": Float64, "bigint": Int64, "array": Array(Int64)}[spec.kind]
-    return [Field(name=spec.key, dtype=Int64), *(Field(name=name, dtype=kind) for name in spec.names)]
+    types = {"double": Float64, "bigint": Int64, "array<bigint>": Array(Int64), "array<float>": Array(Float32)}
+    own = [Field(name=name, dtype=types[kind]) for name, kind in spec.types.items()]
+    return [Field(name=spec.key, dtype=Int64), *own]

@@ -127,12 +127,8 @@ def _without_rows(frame: "DataFrame", world: "World", features: str | Sequence[s
     specs = view_specs(world)
     if isinstance(features, str):
         wanted = [
-            (spec, name)
-            for spec in specs.values()
-            for name in spec.names
-            if spec.kind != "array" or features != SERVICE
+            (spec, name) for spec in specs.values() for name in spec.names if not spec.is_history or features != SERVICE
         ]
     else:
         wanted = [(specs[ref.split(":")[0]], ref.split(":")[1]) for ref in features]
-    types = {"double": "double", "bigint": "bigint", "array": "array<bigint>"}
-    return frame.select("*", *(F.lit(None).cast(types[spec.kind]).alias(name) for spec, name in wanted))
+    return frame.select("*", *(F.lit(None).cast(spec.types[name]).alias(name) for spec, name in wanted))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from features.worlds.schema import World
 
 HOLE = -(2**63)
-"""A null inside a list: Feast's lists of integers cannot hold one."""
+"""A null inside a history's list: Feast's lists of integers cannot hold one. A multi-valued attribute holds none."""
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Stamp that Redis gives for what is not stored."""
@@ -87,8 +87,9 @@ class OnlineStore:
         for spec, view in self._views:
             if spec.key == key:
                 rows, missing[spec.name] = _usable(spec, self._read(spec, view, ids), now)
-                read = READERS[spec.kind]
-                columns |= {name: read([row and row.get(name) for row in rows]) for name in spec.names}
+                for name, kind in spec.types.items():
+                    read = _histories if spec.is_history else READERS[kind]
+                    columns[name] = read([row and row.get(name) for row in rows])
         return pd.DataFrame(columns, index=pd.Index(list(ids), name=key, dtype="int64"))
 
     def _read(
@@ -156,15 +157,22 @@ def _integers(values: Sequence[Any]) -> Any:
     return pd.arrays.IntegerArray(np.array(exact, dtype=np.int64), missing)
 
 
-def _lists(values: Sequence[Any]) -> Any:
+def _histories(values: Sequence[Any]) -> Any:
+    return _objects([items and [None if item == HOLE else item for item in items] for items in _bags(values)])
+
+
+def _bags(values: Sequence[Any]) -> Any:
+    return _objects([list(value.int64_list_val.val) if _holds(value, "int64_list_val") else None for value in values])
+
+
+def _vectors(values: Sequence[Any]) -> Any:
+    return _objects([list(value.float_list_val.val) if _holds(value, "float_list_val") else None for value in values])
+
+
+def _objects(lists: list[Any]) -> Any:
     import pandas as pd
 
-    lists = [_with_holes(value.int64_list_val.val) if _holds(value, "int64_list_val") else None for value in values]
     return pd.Series(lists, dtype="object").to_numpy()
-
-
-def _with_holes(items: Sequence[int]) -> list[int | None]:
-    return [None if item == HOLE else item for item in items]
 
 
 def _holds(value: Any, kind: str) -> bool:
@@ -172,7 +180,12 @@ def _holds(value: Any, kind: str) -> bool:
     return value is not None and value.HasField(kind)
 
 
-READERS: dict[str, Callable[[Sequence[Any]], Any]] = {"double": _doubles, "bigint": _integers, "array": _lists}
+READERS: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "double": _doubles,
+    "bigint": _integers,
+    "array<bigint>": _bags,
+    "array<float>": _vectors,
+}
 
 
 def _view(spec: ViewSpec) -> "FeatureView":

@@ -71,9 +71,7 @@ def _published(world: "World", tables: "Tables", spec: ViewSpec, days: Sequence[
     rows = tables.read_through(spec.table, days[-1], first)
     # examples see attributes strictly before their day starts; the short history is stamped with the day's
     # end itself
-    return (
-        rows if spec.kind == "array" else rows.where((F.col("event_timestamp") < end) & (F.col("available_ts") < end))
-    )
+    return rows if spec.is_history else rows.where((F.col("event_timestamp") < end) & (F.col("available_ts") < end))
 
 
 def _newest(rows: "DataFrame", spec: ViewSpec) -> "DataFrame":
@@ -94,7 +92,9 @@ def write_rows(store: "FeatureStore", spec: ViewSpec, rows: "pa.Table") -> int:
 
     if rows.num_rows == 0:
         return 0
-    values = [[_message(spec.kind, value) for value in rows.column(name).to_pylist()] for name in spec.features]
+    values = [
+        [_message(kind, value) for value in rows.column(name).to_pylist()] for name, kind in spec.features.items()
+    ]
     keys = [
         EntityKey(join_keys=[spec.key], entity_values=[Value(int64_val=key)])
         for key in rows.column(spec.key).to_pylist()
@@ -115,7 +115,7 @@ def _instants(column: "pa.ChunkedArray") -> list[datetime]:
 
 
 def _message(kind: str, value: Any) -> Any:
-    from feast.protos.feast.types.Value_pb2 import Int64List, Value
+    from feast.protos.feast.types.Value_pb2 import FloatList, Int64List, Value
 
     if value is None:
         return Value()
@@ -123,4 +123,6 @@ def _message(kind: str, value: Any) -> Any:
         return Value(double_val=value)
     if kind == "bigint":
         return Value(int64_val=value)
+    if kind == "array<float>":
+        return Value(float_list_val=FloatList(val=value))
     return Value(int64_list_val=Int64List(val=[HOLE if item is None else item for item in value]))

@@ -308,6 +308,11 @@ class World(Strict):
         return tuple(f"context_{name}" for name in self.context)
 
     @property
+    def request_columns(self) -> dict[str, str]:
+        """What a request may say of an ad, by the name it says it under -> column of impressions."""
+        return {name: f"context_{name}" for name in self.context} | {name: name for name in self.impression_texts}
+
+    @property
     def stats_ttl(self) -> timedelta:
         """How long a statistics row is served: a day, its lag and a grace for long days."""
         return timedelta(hours=24) + self.statistics.lag + GRACE

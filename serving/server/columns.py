@@ -14,7 +14,7 @@ import numpy as np
 
 from features.days import day_of, micros
 from features.schema_of import SURFACE_ID, array_columns
-from features.transform.columns import Column
+from features.transform.columns import Column, of_lists
 from features.transform.hashing import string_id
 from features.transform.histories import HistoryStore
 
@@ -72,8 +72,10 @@ def rows_of_request(world: "World", asked: "Asked", at: datetime, found: "Online
         "user_id": _ids(asked.user_ids),
         "ad_id": _ids(asked.ad_ids),
     }
-    columns |= {name: _ids([context.get(name) for context in asked.contexts]) for name in world.context_columns}
-    columns |= _taken(found.users.drop(columns=arrays), users) | _taken(found.ads, ads)
+    columns |= {
+        name: _ids([context.get(name) for context in asked.contexts]) for name in world.request_columns.values()
+    }
+    columns |= _taken(world, found.users.drop(columns=arrays), users) | _taken(world, found.ads, ads)
     day = date.fromisoformat(day_of(at, world.timezone)).toordinal()
     return Rows(
         columns=columns,
@@ -90,11 +92,15 @@ def _places(frame: "pd.DataFrame", ids: "Sequence[int | None]") -> np.ndarray:
     return np.array([-1 if item is None else places.get(item, -1) for item in ids], dtype=np.int64)
 
 
-def _taken(frame: "pd.DataFrame", places: np.ndarray) -> dict[str, Column]:
+def _taken(world: "World", frame: "pd.DataFrame", places: np.ndarray) -> dict[str, Column]:
     """Columns of the frame at the places; a place of -1 is missing."""
     columns = {}
     for name in frame:
         series = frame[name]
+        if series.dtype == object:
+            lists = of_lists([*series, None], np.float32 if name in world.vectors else np.int64)
+            columns[str(name)] = Column(lists.values[places], lists.missing[places])
+            continue
         exact = series.dtype == "Int64"
         values = series.to_numpy(np.int64, na_value=0) if exact else series.to_numpy(np.float64)
         values, missing = np.append(values, 0), np.append(series.isna().to_numpy(), True)

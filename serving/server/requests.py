@@ -86,7 +86,10 @@ class ScoreRequest(BaseModel):
     )
     user_id: Id = None
     ads: list[Candidate] = Field(min_length=1, max_length=MAX_ADS)
-    context: dict[str, Id] = Field(default={}, description="by the names of the world's `context`, without prefix")
+    context: dict[str, Id] = Field(
+        default={},
+        description="by the names of the world's `context`, without prefix; objective and format if they are features",
+    )
     request_ts: Annotated[AwareDatetime | None, BeforeValidator(_text_instant)] = Field(
         default=None, description="replay worlds only: an instant from the world's now to the end of that day"
     )
@@ -104,7 +107,7 @@ class Asked:
         surface: name.
         user_ids: one a candidate, None when it is missing.
         ad_ids: one a candidate, None when it is missing.
-        contexts: column `context_...` -> id, one a candidate.
+        contexts: column of impressions -> id, one a candidate.
     """
 
     surface: str
@@ -211,12 +214,11 @@ def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> 
 
 
 def _context(given: Mapping[str, Raw], place: str, world: World) -> dict[str, int | None]:
-    if unknown := sorted(set(given) - set(world.context)):
-        raise RequestError(f"{place}: unknown names {unknown!a}; known: {_list(world.context)}")
-    return {
-        f"context_{name}": _id(value, "text" if name in world.context_text else "integers")
-        for name, value in given.items()
-    }
+    columns = world.request_columns
+    if unknown := sorted(set(given) - set(columns)):
+        raise RequestError(f"{place}: unknown names {unknown!a}; known: {_list(tuple(columns))}")
+    texts = (*world.context_text, *world.impression_texts)
+    return {columns[name]: _id(value, "text" if name in texts else "integers") for name, value in given.items()}
 
 
 def _id(value: Raw, rule: Literal["integers", "text"]) -> int | None:

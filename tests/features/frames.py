@@ -22,7 +22,10 @@ EVENTS = (
     "value DOUBLE, brand BIGINT, ds STRING"
 )
 USERS = "user_id BIGINT, event_timestamp TIMESTAMP, available_ts TIMESTAMP, country BIGINT, age_band BIGINT, ds STRING"
-ADS = "ad_id BIGINT, event_timestamp TIMESTAMP, available_ts TIMESTAMP, brand BIGINT, topic BIGINT, ds STRING"
+ADS = (
+    "ad_id BIGINT, event_timestamp TIMESTAMP, available_ts TIMESTAMP, brand BIGINT, topic BIGINT, objective BIGINT, "
+    "tags ARRAY<BIGINT>, image ARRAY<FLOAT>, ds STRING"
+)
 
 
 def utc(text: str) -> datetime:

@@ -26,7 +26,7 @@ COUNTRY, MOVED = 2**61 + 1, 2**61 + 3
 
 
 def shown(ident: int, user: int | None, ad: int, at: str, ds: str, surface: str = "feed") -> dict[str, Any]:
-    more = {"surface": surface, "keep_rate": 0.5, "context_device": 7}
+    more = {"surface": surface, "keep_rate": 0.5, "context_device": 7, "format": None if ad == 11 else "video"}
     return {
         "impression_id": ident,
         "request_id": ident,
@@ -66,8 +66,9 @@ PEOPLE = [
     {"user_id": 2, "country": None, "age_band": 3, "event_timestamp": "2024-03-07 05:00:00", "ds": DAYS[0]},
     {"user_id": 1, "country": MOVED, "age_band": 4, "event_timestamp": "2024-03-08 14:00:00", "ds": DAYS[1]},
 ]
+MORE = {"objective": 2**61 + 5, "tags": [2**61 + 9, 2**61 + 7], "image": [0.1, -2.0, 0.0, 1e-3]}
 THINGS = [
-    {"ad_id": 10, "brand": 5, "topic": 1, "event_timestamp": "2024-03-07 05:00:00", "ds": DAYS[0]},
+    {"ad_id": 10, "brand": 5, "topic": 1, "event_timestamp": "2024-03-07 05:00:00", "ds": DAYS[0], **MORE},
     {"ad_id": 11, "brand": None, "topic": 2, "event_timestamp": "2024-03-07 05:00:00", "ds": DAYS[0]},
     {"ad_id": 12, "brand": 6, "topic": 2, "event_timestamp": "2024-03-08 06:00:00", "ds": DAYS[1]},
 ]

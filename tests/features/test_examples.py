@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
 from features.examples import HEAD, attributes_by_day, examples, expected_rows, statistics_days
+from features.ids import id_of
 from features.schema_of import schema_of
 from features.store.historical import historical_features
 from tests.features.frames import USERS, frame
@@ -13,6 +15,7 @@ from tests.features.store_log import (
     COUNTRY,
     DAYS,
     HAPPENED,
+    MORE,
     MOVED,
     SHOWN,
     built,
@@ -61,9 +64,11 @@ def test_the_expected_number_of_rows_is_that_of_the_impressions(tables: "Tables"
 def test_columns_are_the_contract_and_the_schema(tables: "Tables", rows: dict[int, dict[str, Any]]) -> None:
     schema = schema_of(tables.world)
     categorical = [feature.name for feature in schema.categorical if feature.name not in HEAD]
-    assert list(rows[1]) == [*HEAD, *categorical, *(feature.name for feature in schema.dense), "ds"]
+    assert list(rows[1]) == [*HEAD, *categorical, *(feature.name for feature in schema.dense), "image", "ds"]
+    assert [*(name for name in schema.feature_names if name not in HEAD), "ds"] == list(rows[1])[len(HEAD) :]
     types = dict(examples(tables.spark, tables.world, DAYS[:1], tables).dtypes)
-    assert {types[name] for name in categorical} == {"bigint"}
+    assert {types[name] for name in categorical if name != "tags"} == {"bigint"}
+    assert (types["tags"], types["image"]) == ("array<bigint>", "array<float>")
     assert {types[feature.name] for feature in schema.dense} == {"double"}
 
 
@@ -96,7 +101,9 @@ def test_attributes_are_those_known_before_the_day(rows: dict[int, dict[str, Any
     # the move of the 8th, 09:00, is used from the 9th on
     assert rows[2]["country"] == COUNTRY and rows[2]["age_band"] is None
     assert rows[7]["country"] == MOVED and rows[7]["age_band"] == 4
-    assert rows[4]["topic"] is None
+    assert rows[4]["topic"] is None and rows[4]["tags"] is None and rows[4]["image"] is None
+    assert rows[2]["objective"] == MORE["objective"] and rows[2]["tags"] == MORE["tags"]
+    assert rows[2]["image"] == [float(np.float32(number)) for number in MORE["image"]]
     assert rows[8]["country"] is None
 
 
@@ -107,6 +114,8 @@ def test_derived_features_are_local(spark: "SparkSession", rows: dict[int, dict[
     expected = spark.range(1).select(F.xxhash64(F.lit("story"))).first()[0]
     assert rows[3]["surface_id"] == expected
     assert rows[2]["context_device"] == 7
+    # said by the impression, hashed as text; what is not said stays missing
+    assert rows[2]["format"] == id_of("video") and rows[3]["format"] is None
 
 
 def test_a_range_gives_what_its_days_give(tables: "Tables", rows: dict[int, dict[str, Any]]) -> None:
@@ -133,7 +142,11 @@ def test_no_value_planted_in_the_future_changes_an_example(
         own = tables.read(table, DAYS)
         names = [name for name in own.columns if name not in (key, "event_timestamp", "available_ts", "ds")]
         ids = spark.createDataFrame([(number,) for number in (1, 2, 9, 10, 11, 12)], f"{key} BIGINT")
-        fill = {name: F.lit(wild).cast("bigint") for name in names}
+        types = dict(own.dtypes)
+        fill = {
+            name: (F.array(F.lit(wild)) if types[name].startswith("array") else F.lit(wild)).cast(types[name])
+            for name in names
+        }
         planted = ids.withColumns(fill).withColumn("event_timestamp", F.expr(start))
         same_day = planted.withColumn("available_ts", F.expr(start)).withColumn("ds", F.lit(DAYS[1]))
         early = planted.withColumn("available_ts", F.expr(start + " + INTERVAL 5 MINUTES")).withColumn(

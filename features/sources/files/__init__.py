@@ -6,6 +6,8 @@ and never by its neighbours:
 
 - **Ids and categories**: `features.sources.ids`. A blank is missing; an impression may lack its user, not its
   ad.
+- **Lists** (multi-valued attributes, content embeddings): a JSON array, or values with `|` between them; a Parquet
+  list is one. Of too many values the first are kept, and the row is noted among the refused ones.
 - **Times**: ISO 8601, truncated to microseconds. Without an offset they are UTC, or the world's zone under
   `naive_times: local` (of an hour that a clock shows twice, the first). `epoch: s | ms | us | ns` reads
   numbers instead.
@@ -17,8 +19,9 @@ and never by its neighbours:
 - **Sampling**: `features.sources.sampling`, with the positives of primary tasks as `features.labels` finds
   them.
 - **Refused**, with rule and file: malformed rows, rows without ad or time, unknown surfaces and event types,
-  numbers that are none, repeated impression ids (the first by time stays) and repeated attribute rows. A row
-  without a readable time counts to the newest day asked.
+  numbers and lists that are none, embeddings of another width or with a number that is not finite, repeated
+  impression ids (the first by time stays) and repeated attribute rows. A row without a readable time counts to
+  the newest day asked.
 
 Files are read again at each extraction: nothing of them is kept in memory, so a replaced file is seen.
 """

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from features.days import day_bounds
 from features.instants import instant, local_day
-from features.sources.canonical import columns_of
+from features.sources.canonical import bag, columns_of
 from features.sources.files.options import TIMES, Options
-from features.sources.files.values import number_of, time_of
+from features.sources.files.values import ids_of, number_of, time_of, vector_of
 from features.sources.ids import filled, id64
 from features.worlds.schema import World
 
@@ -33,7 +33,7 @@ class Classified:
 
     Attributes:
         table: canonical table.
-        frame: the rows, with `_row` and `_source`.
+        frame: the rows, with `_row`, `_source` and `_cut` (what a good row loses by a rule, or null).
     """
 
     table: str
@@ -41,18 +41,22 @@ class Classified:
 
     def good(self) -> "DataFrame":
         """Rows that no rule refuses."""
-        return self.frame.where("_rule is null").drop("_rule", "_row", "_source")
+        return self.frame.where("_rule is null").drop("_rule", "_cut", "_row", "_source")
 
     def refused(self, days: Sequence[str]) -> "DataFrame":
-        """Rows refused on the given days, as `REFUSED_SCHEMA`."""
+        """Rows refused or cut on the given days, as `REFUSED_SCHEMA`."""
         ds = F.coalesce(F.col("ds"), F.lit(max(days)))
-        bad = self.frame.where("_rule is not null").withColumn("ds", ds).where(F.col("ds").isin(list(days)))
-        return bad.select(
-            "ds",
-            F.lit(self.table).alias("table"),
-            F.col("_rule").alias("rule"),
-            F.col("_source").alias("source"),
-            F.col("_row").alias("row"),
+        frame = self.frame.withColumns({"ds": ds, "_rule": F.coalesce("_rule", "_cut")})
+        return (
+            frame.where("_rule is not null")
+            .where(F.col("ds").isin(list(days)))
+            .select(
+                "ds",
+                F.lit(self.table).alias("table"),
+                F.col("_rule").alias("rule"),
+                F.col("_source").alias("source"),
+                F.col("_row").alias("row"),
+            )
         )
 
 
@@ -79,6 +83,7 @@ def classified(raw: "DataFrame", table: str, world: World, options: Options) -> 
     parsed = parsed.withColumn("ds", _day(parsed, table, world)).withColumn("_rule", _rule(parsed, table, world))
     if table in ("impressions", "users", "ads"):
         parsed = _without_repeats(parsed, table)
+    parsed = parsed.withColumn("_cut", _cut(parsed, world))
     return Classified(table, parsed.drop("_broken", *(name for name in parsed.columns if name.startswith("_fault_"))))
 
 
@@ -100,11 +105,15 @@ def _parse(name: str, kind: str, world: World, options: Options) -> "Column":
         return time_of(F.col(name), options, world.timezone)
     if kind == "bigint":
         return id64(F.col(name))
+    if kind == "array<bigint>":
+        return ids_of(F.col(name))
+    if kind == "array<float>":
+        return vector_of(F.col(name), world.vectors[name])
     return filled(F.col(name)) if kind == "string" else number_of(F.col(name), kind)
 
 
 def _faults(raw: "DataFrame", table: str, world: World, options: Options) -> list["Column"]:
-    """For times and numbers: there was text, and it did not parse."""
+    """For times, numbers and lists: there was text, and it did not parse."""
     kinds = _kinds(table, world)
     return [
         (filled(F.col(name)).isNotNull() & _parse(name, kinds[name], world, options).isNull()).alias(f"_fault_{name}")
@@ -155,8 +164,7 @@ def _rule(frame: "DataFrame", table: str, world: World) -> "Column":
     for name in frame.columns:
         if name.startswith("_fault_"):
             column = name.removeprefix("_fault_")
-            what = "time" if column in TIMES else "number"
-            rules.append(F.when(F.col(name), F.lit(f"{column} is no {what}")))
+            rules.append(F.when(F.col(name), F.lit(f"{column} is no {_what(column, world)}")))
     for key in KEYS.get(table, (f"{table[:-1]}_id",)):
         rules.append(F.when(F.col(key).isNull(), F.lit(f"no {key}")))
     domains = {"surface": world.surface_names, "event_type": world.event_types}
@@ -165,6 +173,22 @@ def _rule(frame: "DataFrame", table: str, world: World) -> "Column":
         known = F.coalesce(F.col(name).isin(list(domains[name])), F.lit(False))
         rules.append(F.when(~known, F.lit(f"unknown {name}")))
     return F.coalesce(*rules)
+
+
+def _what(column: str, world: World) -> str:
+    if column in world.vectors:
+        return f"list of {world.vectors[column]} finite numbers"
+    return "time" if column in TIMES else "list" if column in world.bags else "number"
+
+
+def _cut(frame: "DataFrame", world: World) -> "Column":
+    """Name of the first rule by which a row keeps only some of its values."""
+    cuts = [
+        F.when(F.size(bag(F.col(name))) > most, F.lit(f"{name} holds more than {most} values: the first were kept"))
+        for name, most in world.bags.items()
+        if name in frame.columns
+    ]
+    return F.coalesce(*cuts, F.lit(None).cast("string"))
 
 
 def _without_repeats(frame: "DataFrame", table: str) -> "DataFrame":

@@ -82,7 +82,7 @@ def needed(table: str, world: World) -> list[str]:
     """Canonical names that a file must give for this world."""
     declared: dict[str, list[str]] = {
         "impressions": [
-            *world.context_columns,
+            *world.request_columns.values(),
             *(["surface"] if len(world.surfaces) > 1 else []),
             *_window(world),
         ],

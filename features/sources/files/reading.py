@@ -178,6 +178,8 @@ def _canonical(frame: "DataFrame", mapping: Mapping, types: dict[str, str]) -> "
 def _as_text(raw: str, kind: str) -> "Column":
     """A raw column as text; instants with an offset, wall clocks without, nanoseconds cut to microseconds."""
     column = F.col(_quoted(raw))
+    if kind.startswith(("list", "large_list", "fixed_size_list")):
+        return F.to_json(column)
     if not kind.startswith("timestamp"):
         return column.cast("string")
     if kind.startswith("timestamp[ns"):

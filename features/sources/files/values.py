@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from features.sources.canonical import vector
 from features.sources.files.options import Options
-from features.sources.ids import filled
+from features.sources.ids import filled, id64
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -46,3 +47,19 @@ def number_of(text: "Column", kind: str) -> "Column":
     if kind != "double":
         return number
     return F.when(~F.isnan(number) & (F.abs(number) < float("inf")), number)
+
+
+def ids_of(text: "Column") -> "Column":
+    """Ids of a list, blank items null; null where the text is no list."""
+    return F.transform(_items(text), id64)
+
+
+def vector_of(text: "Column", width: int) -> "Column":
+    """A list of just that many finite numbers, as floats; null where the text is another."""
+    return vector(F.transform(_items(text), lambda item: filled(item).try_cast("float")), width)
+
+
+def _items(text: "Column") -> "Column":
+    """Items of a list as text: a JSON array, or values with `|` between them."""
+    clean = filled(text)
+    return F.when(clean.startswith("["), F.from_json(clean, "array<string>")).otherwise(F.split(clean, r"\|"))

@@ -11,7 +11,8 @@ trouble, on purpose:
   its window;
 - users who never act, users without an attribute row, an impression without a user, two ids that a double
   cannot tell apart;
-- an ad and a user whose attribute is corrected later, and a behaviour event that arrives a day late.
+- an ad and a user whose attribute is corrected later, and a behaviour event that arrives a day late;
+- ads with no tag, one or several, ads without a picture's vector, impressions of which no format is said.
 """
 
 import csv
@@ -29,6 +30,9 @@ SURFACES = ("feed", "story")
 BRANDS = ("acorn", "birch", "cedar", "dogwood", "elm", "fir")
 TOPICS = ("food", "home", "sport", "travel")
 COUNTRIES = ("CA", "MX", "US")
+OBJECTIVES = ("sales", "traffic")
+TAGS = ("eco", "gift", "local", "new", "sale")
+FORMATS = ("carousel", "image", "video")
 AGE_BANDS = ("18-24", "25-34", "35-54", "55+")
 DEVICES = ("phone", "tablet", "desktop")
 # doubles cannot tell the last two apart
@@ -88,6 +92,27 @@ def liked_brands(user: int) -> tuple[str, str]:
     return BRANDS[user * 7 % 6], BRANDS[(user * 7 + 1 + user % 4) % 6]
 
 
+def tags_of(ad: int) -> str:
+    """Up to three tags of an ad, as a list in text."""
+    return "|".join(TAGS[(ad + 2 * place) % 5] for place in range(ad % 4))
+
+
+def image_of(ad: int) -> str:
+    """The vector of an ad's picture, as a list in text; every seventh ad has none."""
+    return "" if ad % 7 == 3 else json.dumps([round((ad * 37 + place * 41) % 101 / 50 - 1, 2) for place in range(4)])
+
+
+def format_of(ad: int, slot: int) -> str:
+    """How an ad is shown in a slot; of every eleventh ad it is not said."""
+    return "" if ad % 11 == 0 else FORMATS[(ad + slot) % 3]
+
+
+def described(ad: int, known: datetime, topic: str) -> dict:
+    """An attribute row of an ad."""
+    row = {"ad": ad, "known_from": _text(known), "brand": brand_of(ad), "topic": topic}
+    return row | {"objective": OBJECTIVES[ad // 3 % 2], "tags": tags_of(ad), "image": image_of(ad)}
+
+
 def generate(seed: int = 7) -> Log:
     """The whole log."""
     chance, log = Chance(seed), Log()
@@ -106,14 +131,12 @@ def _attributes(chance: Chance, log: Log) -> None:
             known = {"country": chance.one(COUNTRIES), "age_band": chance.one(AGE_BANDS)}
             log.users.append({"user": user, "known_from": _text(start), **known})
     for ad in ADS:
-        log.ads.append({"ad": ad, "known_from": _text(start), "brand": brand_of(ad), "topic": TOPICS[ad // 6 % 4]})
+        log.ads.append(described(ad, start, TOPICS[ad // 6 % 4]))
     # corrections: from then on the row says something else; what was known before stays what it was
     log.users.append(
         {"user": 1002, "known_from": _text(_at("2024-03-08", 12 * 60)), "country": "US", "age_band": "55+"}
     )
-    log.ads.append(
-        {"ad": 507, "known_from": _text(_at("2024-03-10", 10 * 60)), "brand": brand_of(507), "topic": "music"}
-    )
+    log.ads.append(described(507, _at("2024-03-10", 10 * 60), "music"))
 
 
 def _earlier_events(chance: Chance, log: Log) -> None:
@@ -150,6 +173,7 @@ def _request(chance: Chance, log: Log, ds: str, moment: datetime, surface: str, 
             "slot": slot,
             "shown_at": _text(moment),
             "device": device,
+            "format": format_of(int(str(ad)), slot),
         }
         log.impressions.append(shown)
         if user is not None and user not in SILENT:

@@ -8,7 +8,8 @@ import pytest
 from features.worlds import World, load_world
 from features.worlds.schema import Source, Surface
 
-IMPRESSIONS = "impression_id,request_id,user,ad,placement,slot,shown_at,device\n"
+IMPRESSIONS = "impression_id,request_id,user,ad,placement,slot,shown_at,device,format\n"
+ADS = "ad,known_from,brand,topic,objective,tags,image\n"
 OUTCOMES = "request_id,user,ad,kind,at,received_at,value\n"
 LogWorld = Callable[..., World]
 
@@ -26,7 +27,7 @@ def log_world(tmp_path: Path) -> LogWorld:
             "impressions.csv": IMPRESSIONS,
             "outcomes.csv": OUTCOMES,
             "users.csv": "user,known_from,country,age_band\n",
-            "ads.csv": "ad,known_from,brand,topic\n",
+            "ads.csv": ADS,
             "events.jsonl": "",
         }
         for name, content in (defaults | files).items():

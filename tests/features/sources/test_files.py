@@ -14,7 +14,7 @@ from features.ids import id_of
 from features.sources.base import Extracted, extract, source
 from features.sources.canonical import TABLES, columns_of
 from features.worlds import World, load_world
-from tests.features.sources.conftest import IMPRESSIONS, OUTCOMES, LogWorld
+from tests.features.sources.conftest import ADS, IMPRESSIONS, OUTCOMES, LogWorld
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def _rules(extracted: Extracted) -> list[tuple[str, str]]:
 
 
 def _shown(number: int, at: str, user: object = 1, ad: object = 5, surface: str = "feed") -> str:
-    return f"{number},{number},{user},{ad},{surface},1,{at},phone\n"
+    return f"{number},{number},{user},{ad},{surface},1,{at},phone,video\n"
 
 
 def _mapping(file: str, **columns: str) -> dict[str, object]:
@@ -112,7 +112,7 @@ def test_ids_survive_a_missing_neighbour(spark: "SparkSession", log_world: LogWo
     users = [2**62 + 1, None, 2**62 + 2, 2**53 + 1]
     names = IMPRESSIONS.strip().split(",")
     rows = [
-        dict(zip(names, (9 + at, 9 + at, user, 5, "feed", 1, f"{DAY}T12:00:00Z", "phone"), strict=True))
+        dict(zip(names, (9 + at, 9 + at, user, 5, "feed", 1, f"{DAY}T12:00:00Z", "phone", "video"), strict=True))
         for at, user in enumerate(users)
     ]
     if kind == "csv":
@@ -146,6 +146,7 @@ def test_nanoseconds_are_cut_not_rounded(
     stamps = pa.array([midnight - 1, midnight + 1], pa.timestamp("ns", tz=zone))
     same = {name: pa.array([1, 2]) for name in ("impression_id", "request_id", "user", "ad", "slot")}
     words = {"placement": pa.array(["feed", "feed"]), "device": pa.array(["phone", "phone"])}
+    words["format"] = pa.array(["video", None])
     world = log_world({}, impressions=_mapping("drop.parquet")).model_copy(update={"timezone": "UTC"})
     pq.write_table(pa.table({**same, **words, "shown_at": stamps}), tmp_path / "drop.parquet")
     rows = {row["ds"]: row["request_ts"] for row in _rows(extract(spark, world, [DAY, NEXT]))}
@@ -200,7 +201,7 @@ def test_each_refused_row_says_its_rule_file_and_content(spark: "SparkSession", 
     noon = f"{DAY}T12:00:00Z"
     impressions = [
         _shown(1, noon), _shown(1, noon, ad=6), _shown(2, noon, ad=""), _shown(3, "soon"), _shown(4, ""),
-        _shown(5, noon, surface="moon"), "6,6,1,5,feed,first," + noon + ",phone\n", "7,7\n",
+        _shown(5, noon, surface="moon"), "6,6,1,5,feed,first," + noon + ",phone,video\n", "7,7\n",
         _shown(8, "2024-02-30T00:00:00Z"),
     ]  # fmt: skip
     events = [
@@ -211,7 +212,7 @@ def test_each_refused_row_says_its_rule_file_and_content(spark: "SparkSession", 
         {
             "impressions.csv": IMPRESSIONS + "".join(impressions),
             "outcomes.csv": OUTCOMES + f"1,1,5,click,{noon},,cheap\n",
-            "ads.csv": f"ad,known_from,brand,topic\n5,{noon},a,b\n5,{noon},a,c\n",
+            "ads.csv": f"{ADS}5,{noon},a,b,,,\n5,{noon},a,c,,,\n",
             "events.jsonl": "\n".join([*(json.dumps(row | _EVENT) for row in events), "{broken"]) + "\n",
         }
     )
@@ -251,16 +252,93 @@ def test_a_replaced_file_is_read_again(spark: "SparkSession", log_world: LogWorl
 
 
 def test_files_of_one_glob_may_order_their_columns_differently(spark: "SparkSession", log_world: LogWorld) -> None:
-    other = "device,shown_at,slot,placement,ad,user,request_id,impression_id\n"
+    other = "format,device,shown_at,slot,placement,ad,user,request_id,impression_id\n"
     world = log_world(
         {
             "log-1.csv": IMPRESSIONS + _shown(1, f"{DAY}T12:00:00Z"),
-            "log-2.csv": other + f"phone,{DAY}T12:00:00Z,1,feed,5,1,2,2\n",
+            "log-2.csv": other + f"video,phone,{DAY}T12:00:00Z,1,feed,5,1,2,2\n",
         },
         impressions=_mapping("log-*.csv"),
     )
     first, second = _rows(extract(spark, world, [DAY]))
     assert {**second, "impression_id": 1, "request_id": 1} == first
+
+
+# ---- lists
+
+
+def _ad(number: int, tags: str, image: str = "") -> str:
+    quoted = ['"' + text.replace('"', '""') + '"' for text in (tags, image)]
+    return f"{number},{DAY}T12:00:00Z,a,b,,{','.join(quoted)}\n"
+
+
+def test_lists_of_ids_are_different_values_in_the_order_of_the_log(spark: "SparkSession", log_world: LogWorld) -> None:
+    lists = ["new|sale|new", '["5", "0005", 7]', "", " | ", "[]", f"{2**62 + 1}|{2**62 + 2}|", "[null, 3]"]
+    world = log_world({"ads.csv": ADS + "".join(_ad(number, text) for number, text in enumerate(lists))})
+    extracted = extract(spark, world, [DAY])
+    assert _rules(extracted) == []
+    found = {row["ad_id"]: row["tags"] for row in _rows(extracted, "ads")}
+    assert found == {
+        0: [id_of("new"), id_of("sale")],
+        1: [5, id_of("0005"), 7],
+        2: None,
+        3: None,
+        4: None,
+        5: [2**62 + 1, 2**62 + 2],
+        6: [3],
+    }
+
+
+def test_a_list_too_long_keeps_its_first_values_and_is_noted(spark: "SparkSession", log_world: LogWorld) -> None:
+    world = log_world(
+        {"ads.csv": ADS + _ad(1, "|".join(map(str, range(9)))) + _ad(2, "0|1|2|3|4|5|6|7|7") + _ad(3, "[oops")}
+    )
+    extracted = extract(spark, world, [DAY])
+    assert {row["ad_id"]: row["tags"] for row in _rows(extracted, "ads")} == {1: [*range(8)], 2: [*range(8)]}
+    assert _rules(extracted) == [
+        ("ads", "tags holds more than 8 values: the first were kept"),
+        ("ads", "tags is no list"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "image", ["[1, 2, 3]", "[1, 2, 3, NaN]", "[1, 2, 3, null]", "1|2|3|1e39", "1|2|3|Infinity", "x"]
+)
+def test_a_vector_that_is_not_of_its_width_or_not_finite_is_refused(
+    spark: "SparkSession", log_world: LogWorld, image: str
+) -> None:
+    """Case B15: no such number reaches a table."""
+    world = log_world({"ads.csv": ADS + _ad(1, "", image) + _ad(2, "", "[0.1, -2, 3e-3, 4]") + _ad(3, "")})
+    extracted = extract(spark, world, [DAY])
+    images = {row["ad_id"]: row["image"] for row in _rows(extracted, "ads")}
+    assert images == {2: pytest.approx([0.1, -2, 3e-3, 4]), 3: None}
+    assert _rules(extracted) == [("ads", "image is no list of 4 finite numbers")]
+
+
+def test_parquet_lists_are_lists(spark: "SparkSession", log_world: LogWorld, tmp_path: Path) -> None:
+    rows = {"ad": [1, 2], "known_from": [f"{DAY}T12:00:00Z"] * 2, "brand": ["a", "b"], "topic": ["a", "b"]}
+    lists = {
+        "objective": pa.array([None, "sales"]),
+        "tags": pa.array([["new", 'a "b", c'], None]),
+        "image": pa.array([[0.5, 1.5, float("nan"), 2.0], [0.1, 1.5, 2.5, 3.5]], pa.list_(pa.float32())),
+    }
+    columns = load_world("tiny").source.options["ads"]["columns"]
+    world = log_world({}, ads={"file": "ads.parquet", "columns": columns})
+    pq.write_table(pa.table(rows | lists), tmp_path / "ads.parquet")
+    extracted = extract(spark, world, [DAY])
+    assert [(row["ad_id"], row["image"]) for row in _rows(extracted, "ads")] == [
+        (2, pytest.approx([0.1, 1.5, 2.5, 3.5], rel=1e-6))
+    ]
+    lists["image"] = pa.array([None, None], pa.list_(pa.float32()))
+    pq.write_table(pa.table(rows | lists), tmp_path / "ads.parquet")
+    found = {row["ad_id"]: row["tags"] for row in _rows(extract(spark, world, [DAY]), "ads")}
+    assert found == {1: [id_of("new"), id_of('a "b", c')], 2: None}
+
+
+def test_the_shipped_log_has_bags_vectors_and_formats_and_lacks_some(tiny: dict) -> None:
+    assert {len(row["tags"] or ()) for row in tiny["ads"]} == {0, 1, 2, 3}
+    assert {None if row["image"] is None else len(row["image"]) for row in tiny["ads"]} == {None, 4}
+    assert {row["format"] for row in tiny["impressions"]} == {None, "carousel", "image", "video"}
 
 
 # ---- the mapping

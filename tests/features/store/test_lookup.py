@@ -25,12 +25,17 @@ WORLD = load_world("tiny")
 STAMP = datetime(2024, 3, 10, 4, tzinfo=UTC)
 LAG = WORLD.statistics.lag
 BIG = 2**61 + 1
-ARROW = {"double": pa.float64(), "bigint": pa.int64(), "array": pa.list_(pa.int64())}
+ARROW = {
+    "double": pa.float64(),
+    "bigint": pa.int64(),
+    "array<bigint>": pa.list_(pa.int64()),
+    "array<float>": pa.list_(pa.float32()),
+}
 
 
 def put(home: Home, view: str, key: int, stamp: datetime = STAMP, **values: Any) -> None:
     spec = view_specs(WORLD)[view]
-    columns = {name: pa.array([values.get(name)], ARROW[spec.kind]) for name in spec.features}
+    columns = {name: pa.array([values.get(name)], ARROW[kind]) for name, kind in spec.features.items()}
     table = pa.table({spec.key: [key], "event_timestamp": [stamp], "available_ts": [stamp], **columns})
     write_rows(feature_store(WORLD, home), spec, table)
 
@@ -42,7 +47,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     put(home, "user_stats", 1, user_events_1d=2.5)
     put(home, "user_attributes", 1, country=BIG)
     put(home, "user_recent", 1, event_us=[5, 6], event_type=[BIG, -BIG], ad_id=[10, 2**63 - 1], brand=[None, 3])
-    put(home, "ad_attributes", 10, brand=2**53 + 1)
+    put(home, "ad_attributes", 10, brand=2**53 + 1, tags=[BIG, -(2**63), 2**63 - 1], image=[0.5, -1.0, 0.0, 3.0])
     put(home, "ad_attributes", -(2**63), topic=4)
     return home
 
@@ -68,6 +73,9 @@ def test_lists_keep_their_holes(store: OnlineStore) -> None:
     users = store.features([1, 2], [], STAMP + timedelta(hours=1)).users
     assert users["recent_brand"].tolist() == [[None, 3], None]
     assert users["recent_ad_id"].tolist() == [[10, 2**63 - 1], None]
+    ads = store.features([], [10, 99], STAMP + timedelta(hours=1)).ads
+    assert ads["tags"].tolist() == [[BIG, -(2**63), 2**63 - 1], None]
+    assert ads["image"].tolist() == [[0.5, -1.0, 0.0, 3.0], None]
     assert users["recent_event_type"].tolist() == [[BIG, -BIG], None]
 
 

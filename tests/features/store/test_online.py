@@ -16,7 +16,7 @@ from features.store.lookup import online_features
 from features.store.online import materialize, write_rows
 from features.store.repo import feature_store
 from tests.features.frames import frame, utc
-from tests.features.store_log import COUNTRY, DAYS, MOVED, built, copied
+from tests.features.store_log import COUNTRY, DAYS, MORE, MOVED, built, copied
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,9 +65,11 @@ def test_online_features_are_those_of_the_next_days_examples(filled: "Tables") -
         (online.ads.loc[10], [f.name for f in ad_statistics(world)] + list(world.ads.attributes)),
     ):
         for name in names:
-            assert (None if pd.isna(row[name]) else row[name]) == rows[7][name], name
+            known = row[name] if isinstance(row[name], list) or not pd.isna(row[name]) else None
+            assert known == rows[7][name], name
             compared += 1
-    assert compared == len(user_statistics(world)) + len(ad_statistics(world)) + 4
+    assert compared == len(user_statistics(world)) + len(ad_statistics(world)) + 7
+    assert len(online.ads.loc[10, "tags"]) == 2 and len(online.ads.loc[10, "image"]) == 4
 
 
 def test_ids_are_exact_beside_missing_ones(filled: "Tables") -> None:
@@ -90,6 +92,7 @@ def test_plain_feast_answers_for_the_whole_service(filled: "Tables") -> None:
     service = store.get_feature_service(ONLINE_SERVICE)
     answer = store.get_online_features(features=service, entity_rows=[{"user_id": 1, "ad_id": 10}]).to_dict()
     assert (answer["country"], answer["topic"], answer["recent_ad_id"]) == ([MOVED], [1], [[10, 11, 10]])
+    assert answer["tags"] == [MORE["tags"]] and answer["image"] == [pytest.approx(MORE["image"])]
 
 
 def test_age_is_judged_online_as_in_the_training_join(filled: "Tables") -> None:

@@ -45,7 +45,7 @@ def test_ttl_outlasts_a_long_day() -> None:
         ({"event_types": ["buy"]}, "task click: event 'click' is not in event_types"),
         ({"verticals": [{"name": "v", "surfaces": ["moon"], "tasks": ["click"]}]}, "vertical v: unknown surface"),
         ({"context_text": ["devise"]}, r"context_text: \['devise'\] not in `context`"),
-        ({"ads": {"attributes": ["brand", "topic", "country"]}}, r"attributes \['country'\] belong to users and ads"),
+        ({"users": {"attributes": ["country", "age_band", "tags"]}}, r"attributes \['tags'\] belong to users and ads"),
         ({"embeddings": [{"name": "look", "width": 3}]}, r"embeddings: \['look'\] must be attributes of users or ads"),
         ({"embeddings": [{"name": "brand", "width": 3}]}, r"embeddings: \['brand'\] are categorical features too"),
         ({"embeddings": [{"name": "brand", "width": 0}]}, "embeddings.0.width"),

@@ -97,8 +97,13 @@ def release(home: Home, ds: str, digest: str, generation: str, vertical: str = F
 def put(home: Home, view: str, key: int, stamp: datetime, values: dict[str, Any]) -> None:
     """Push one row; features that are not named are null, or empty lists."""
     spec = view_specs(WORLD)[view]
-    kind = {"double": pa.float64(), "bigint": pa.int64(), "array": pa.list_(pa.int64())}[spec.kind]
-    columns = {name: pa.array([values.get(name)], kind) for name in spec.features}
+    types = {
+        "double": pa.float64(),
+        "bigint": pa.int64(),
+        "array<bigint>": pa.list_(pa.int64()),
+        "array<float>": pa.list_(pa.float32()),
+    }
+    columns = {name: pa.array([values.get(name)], types[kind]) for name, kind in spec.features.items()}
     table = pa.table({spec.key: [key], "event_timestamp": [stamp], "available_ts": [stamp], **columns})
     # the module imports Spark, which is not started
     from features.store.online import write_rows
