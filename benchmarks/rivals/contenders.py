@@ -27,7 +27,7 @@ Settings = Mapping[str, Any]
 HERE = Path(__file__).parent
 TUNED = HERE / "tuned.json"
 
-STAGES = (150, 300, 600, 900, 1200)
+STAGES = (150, 300, 450, 600, 900)
 """Numbers of trees that one trial of boosting looks at."""
 _REGULAR: Settings = {
     "learning_rate": 0.03,

@@ -1,6 +1,6 @@
 """`python -m benchmarks.rivals.tuning [NAME ...]`: try every contender's settings, write the choice to `tuned.json`.
 
-Trained on weeks 5-39, judged on weeks 40-43, one seed. The test weeks are not read.
+Trained on weeks 5-39, judged on weeks 40-43, one seed. No day of the test weeks is read.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.rivals.contenders import STAGES, TRIALS, TUNED, Settings, predictions
 from benchmarks.rivals.dataset import HOUSEHOLDS, TUNING, Dataset, Truth, open_records
 from benchmarks.rivals.judge import scores
-from benchmarks.rivals.world import LAST, year_world
+from benchmarks.rivals.world import year_world
 
 SEED = 7
 
@@ -29,8 +29,7 @@ def tried(name: str, settings: Settings, dataset: Dataset, truth: Truth) -> list
 
 def tune(names: Sequence[str]) -> None:
     """Try, choose the lowest NE, and keep all trials beside the choice."""
-    world = year_world()
-    records = open_records(world, LAST)
+    records = open_records(year_world(), TUNING.judged.days[-1])
     dataset, truth = records.dataset(TUNING, HOUSEHOLDS)
     for name in names:
         trials = [one for settings in TRIALS[name] for one in tried(name, settings, dataset, truth)]
