@@ -99,6 +99,22 @@ def run(world: str, start: str, end: str, train_from: str | None) -> None:
         click.echo(f"{ds}: {', '.join(run_models(name, ds, click.echo))}")
 
 
+@main.command()
+@click.argument("name")
+@click.option("--world", default="complete_journey", show_default=True, help="Whose schema is counted on.")
+@click.option("--candidates", default=20, show_default=True, help="Of each request.")
+@click.option("--events", type=int, help="Of each history; default: as many as the recipe reads.")
+def recipe(name: str, world: str, candidates: int, events: int | None) -> None:
+    """Print a recipe's settings, parameters, FLOPs an example and memory in training."""
+    from features.schema_of import schema_of
+    from features.worlds import load_world
+    from training import recipes, sizes
+
+    found = recipes.recipe(name)
+    size = sizes.size_of(found, schema_of(load_world(world)), candidates=candidates, events=events)
+    click.echo(sizes.text(found, size))
+
+
 @main.group(name="world")
 def world_group() -> None:
     """World files: what a log means."""

@@ -7,6 +7,7 @@ step than the dense part (about three times) to learn a row from the few times t
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 from features.errors import GemlineError
@@ -121,6 +122,77 @@ def gem_demo() -> Recipe:
     return Recipe(name="gem_demo", model=model)
 
 
+def gem_small() -> Recipe:
+    """The benchmarks' model on two cores: four layers over a merged history."""
+    model = GemConfig(layers=4, history_length=300, context_hidden=32, wukong_hidden=(64,))
+    return Recipe(name="gem_small", model=model)
+
+
+def gem_base() -> Recipe:
+    """For one GPU; nobody trained it here."""
+    model = GemConfig(
+        dim=96,
+        layers=4,
+        history_length=1_000,
+        attention_heads=4,
+        context_tokens=8,
+        context_hidden=256,
+        seeds=32,
+        summary_tokens=8,
+        matching_hidden=256,
+        dense_hidden=256,
+        experts=4,
+        wukong_rank=16,
+        wukong_fm_tokens=16,
+        wukong_linear_tokens=16,
+        wukong_hidden=(512,),
+        head_hidden=(512, 256),
+    )
+    return Recipe(name="gem_base", model=model, batch_size=4096, score_batch_size=16384, warmup_steps=200)
+
+
+def gem_large() -> Recipe:
+    """For several GPUs; nobody trained it here."""
+    larger = {
+        "dim": 192,
+        "layers": 8,
+        "history_length": 5_000,
+        "attention_heads": 8,
+        "context_tokens": 16,
+        "context_hidden": 512,
+        "summary_tokens": 16,
+        "wukong_rank": 24,
+        "wukong_fm_tokens": 24,
+        "wukong_linear_tokens": 24,
+        "wukong_hidden": (1024, 1024),
+        "head_hidden": (1024, 512),
+        "cross_layer": True,
+    }
+    return gem_base().derive({"name": "gem_large", "model": larger, "batch_size": 2048})
+
+
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "gem_small_interformer": {"architecture": "interformer", "pyramid_levels": 2},
+    "gem_small_dlrm": {"architecture": "dlrm"},
+    "gem_small_dcnv2": {"architecture": "dcnv2"},
+    "gem_small_noskip": {"compskip": False},
+    "gem_small_shallow": {"compskip": False, "layers": 2},
+    "gem_small_towers": {"sequence": "towers"},
+    "gem_small_untyped": {"event_projection": False},
+    "gem_small_unturned": {"rotary": False},
+    "gem_small_window": {"attention": "window"},
+    "gem_small_pma": {"pooling": "attention"},
+    "gem_small_crosslayer": {"cross_layer": True},
+    "gem_small_oneexpert": {"experts": 1},
+}
+"""What each ablation or sibling of `gem_small` changes in it."""
+
+
+def ablation(name: str) -> Recipe:
+    """`gem_small` with one thing changed."""
+    return gem_small().derive({"name": name, "model": ABLATIONS[name]})
+
+
 def gem_tiny() -> Recipe:
     """For tests: the same parts, as small as they go."""
     model = GemConfig(
@@ -166,8 +238,9 @@ def vertical_tiny() -> Recipe:
 
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
-    function.__name__: function for function in (gem_demo, gem_tiny, vertical_demo, vertical_tiny)
-}
+    function.__name__: function
+    for function in (gem_demo, gem_small, gem_base, gem_large, gem_tiny, vertical_demo, vertical_tiny)
+} | {name: partial(ablation, name) for name in ABLATIONS}
 
 
 def recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe:

@@ -8,6 +8,7 @@ nothing else, so how much of the whole that is depends on the layer mix alone. S
 """
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from models.gem.backbone import Sizes
@@ -54,7 +55,7 @@ class Parts(NamedTuple):
 
 def mlp(rows: int, *widths: int) -> int:
     """A chain of linear maps through these widths."""
-    return sum(2 * rows * width * out for width, out in zip(widths, widths[1:], strict=False))
+    return sum(2 * rows * width * out for width, out in pairwise(widths))
 
 
 def attention(config: GemConfig, load: Load) -> int:
