@@ -16,11 +16,11 @@ from features.transform.columns import Column
 from features.transform.histories import HistoryStore
 from features.transform.transfer import MemoryStore
 from models import artefact
+from models.layers.tables import TABLES_PREFIX
 from serving.package import (
     DENSE,
     PARITY_ROWS,
     TABLES,
-    TABLES_PREFIX,
     PackageError,
     RawInputs,
     load_package,

@@ -27,7 +27,6 @@ from models.vertical.model import VerticalModel
 PARITY = 1e-5
 """Largest difference between a probability of the trainer and one of its package."""
 DENSE, TABLES, PARITY_ROWS = "dense", "tables", "parity"
-TABLES_PREFIX = "embeddings.collection."
 
 
 class PackageError(GemlineError):

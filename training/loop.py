@@ -19,6 +19,7 @@ from models.gem.config import GemConfig
 from models.gem.embeddings import Embeddings
 from models.gem.loss import gem_loss
 from models.gem.model import Gem
+from models.layers.tables import TABLES_PREFIX
 from training import checkpoint
 from training.compute import Compute, summed
 from training.finite import NonFinite, mend
@@ -29,8 +30,6 @@ from training.plan import ModelRef
 from training.reader import Reader, Rows
 from training.recipes import Recipe
 from training.walk import CANDIDATE
-
-TABLES_PREFIX = "embeddings.collection."
 
 
 @dataclass

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from models.interfaces import Inputs, Schema
 
 HISTORY_PREFIX = "history."
+TABLES_PREFIX = "embeddings.collection."
+"""Starts the names of a model's embedding rows, in this form and in TorchRec's."""
 
 
 def history_key(field: str) -> str:

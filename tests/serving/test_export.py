@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from models import artefact
+from models.layers.tables import TABLES_PREFIX
 from serving import export as exporting
 from serving.export import export
-from serving.package import PARITY, TABLES_PREFIX, PackageError, load_package, require_parity, unpack_inputs
+from serving.package import PARITY, PackageError, load_package, require_parity, unpack_inputs
 from tests.training.verticals.conftest import make_vertical_plan
 from training import checkpoint
 from training.compute import Compute

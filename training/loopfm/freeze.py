@@ -17,11 +17,12 @@ from models import artefact
 from models.gem.config import GemConfig
 from models.gem.model import Gem
 from models.layers.autoencoder import MatryoshkaAutoencoder
+from models.layers.tables import TABLES_PREFIX
 from training import checkpoint
 from training.chain import day_files
 from training.compute import Compute, deterministic
 from training.digest import tensors_hash
-from training.loopfm.generation import LAYERS, TABLES_PREFIX, activations_of, folder_of, manifests
+from training.loopfm.generation import LAYERS, activations_of, folder_of, manifests
 from training.plan import DayFiles, ModelRef
 from training.reader import Reader
 from training.recipes import Recipe

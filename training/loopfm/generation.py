@@ -26,7 +26,6 @@ from training.plan import GenerationRef
 
 LAYERS = ("interaction", "trunk")
 """Activations of GEM that are compressed, concatenated in this order."""
-TABLES_PREFIX = "embeddings.collection."
 COEXISTING = 2
 """Newest generations that are kept filled beside the pinned ones: verticals switch to the last and back."""
 MEND = (

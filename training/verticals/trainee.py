@@ -13,6 +13,7 @@ from features.transform.batch import Batch
 from features.transform.schema import FeatureSchema
 from features.transform.transfer import SOURCES, Transfer
 from models.gem.loss import gem_loss
+from models.layers.tables import TABLES_PREFIX
 from models.layers.touches import TouchCounters
 from models.vertical.config import VerticalConfig
 from models.vertical.model import VerticalModel
@@ -28,7 +29,6 @@ from training.walk import CANDIDATE
 
 ALONE = "alone"
 """Role of the control: no memory, no precomputed vector, no teacher."""
-TABLES_PREFIX = "embeddings.collection."
 
 
 def vertical_model(schema: FeatureSchema, config: VerticalConfig, width: int) -> VerticalModel:

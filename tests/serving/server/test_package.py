@@ -12,10 +12,11 @@ from features.home import Home
 from features.schema_of import schema_of
 from features.store.lookup import OnlineStore
 from models import artefact
+from models.layers.tables import TABLES_PREFIX
 from models.vertical.config import VerticalConfig
 from models.vertical.model import VerticalModel
 from serving import releases
-from serving.package import DENSE, PARITY_ROWS, TABLES, TABLES_PREFIX, RawInputs, pack_inputs, served_model
+from serving.package import DENSE, PARITY_ROWS, TABLES, RawInputs, pack_inputs, served_model
 from serving.server.columns import rows_of_request
 from serving.server.knowledge import knowledge_of
 from serving.server.live import NotServed
