@@ -87,6 +87,10 @@ class ServedModel:
         given: np.ndarray = self.model(batch, transfer).served.double().sigmoid().numpy()
         return given
 
+    def untrained(self, batch: Batch) -> dict[str, int]:
+        """How many ids of each feature no training row had: they are scored by the default, as if they were missing."""
+        return self.model.embeddings.untrained(batch)
+
 
 def served_model(manifest: dict[str, Any], dense: Mapping[str, Tensor], tables: Mapping[str, Tensor]) -> ServedModel:
     """Build the network of a manifest around weights.

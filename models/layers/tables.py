@@ -72,6 +72,17 @@ class PlainTables(nn.Module):
         history = {name: tables[self.tables[history_key(name)]](batch.history[name]) for name in self.fields}
         return categorical, history
 
+    @torch.no_grad()
+    def untrained(self, batch: Inputs) -> dict[str, int]:
+        """How many looked-up values of each categorical feature still have the default, zero; missing ones aside."""
+        tables: Any = self.collection["embeddings"]
+        found = {}
+        for name in self.names:
+            rows = batch.bags[name] if name in self.multi else batch.categorical[name]
+            rows = rows[rows > 0]
+            found[name] = int((tables[self.tables[name]].weight[rows] == 0).all(dim=1).sum())
+        return found
+
 
 def _zeros(rows: int, dim: int, sparse: bool) -> nn.Embedding:
     return nn.Embedding.from_pretrained(torch.zeros(rows, dim), freeze=False, sparse=sparse)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from models.interfaces import Inputs, Schema, TransferInputs
+from models.layers.content import ContentTokens
 from models.layers.decay import DecayedSums
 from models.layers.heads import TaskHeads
 from models.layers.matching import Matching
@@ -52,7 +53,8 @@ class VerticalModel(nn.Module):
         self.activity = DecayedSums(config.matching_taus, types)
         numbers = self.matching.width + self.activity.width + schema.dense_width
         self.numbers = MLP(numbers, (config.dense_hidden,), config.dense_hidden, config.dropout)
-        ids = len(self.names) * config.dim
+        self.content = ContentTokens(schema.content, config.dim)
+        ids = (len(self.names) + self.content.tokens) * config.dim
         self.width, self.auxiliary_gradient = width, config.auxiliary_gradient
         if width:
             self.memory = MemoryReader(ids, width)
@@ -70,7 +72,8 @@ class VerticalModel(nn.Module):
     def forward(self, batch: Inputs, transfer: TransferInputs) -> VerticalLogits:
         """Logits of every example and task."""
         found, _ = self.embeddings(batch)
-        ids = (torch.stack([found[name] for name in self.names], dim=1) + self.feature_vectors).flatten(1)
+        features = torch.stack([found[name] for name in self.names], dim=1) + self.feature_vectors
+        ids = torch.cat([features, self.content(batch)], dim=1).flatten(1)
         numbers = self._numbers(batch)
         parts = [ids, self.numbers(numbers).relu()]
         if self.width:

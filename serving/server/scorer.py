@@ -121,7 +121,9 @@ class Scorer:
                 f"vectors of {known.generation} for a package of {snapshot.generation}; ask again, and report this"
             )
         raw = RawInputs(rows.columns, rows.day, rows.histories, known.memory, known.precomputed)
-        return snapshot.model.score(*snapshot.model.inputs(raw))
+        batch, transfer = snapshot.model.inputs(raw)
+        self.metrics.observe_untrained(snapshot.model.manifest["vertical"], snapshot.model.untrained(batch))
+        return snapshot.model.score(batch, transfer)
 
 
 def _ads(

@@ -88,6 +88,21 @@ def test_every_value_of_a_bag_is_counted_once_its_example_is_trained(schema: Fea
     assert torch.equal(counters.counts()["category"] - bare.counts()["category"], expected)
 
 
+def test_ids_that_were_never_trained_are_counted_missing_ones_are_not(schema: FeatureSchema, toy: Toy) -> None:
+    """Case B27."""
+    schema = with_tags(schema)
+    batch = tagged(schema, toy)
+    rows = torch.tensor([0, 5, 5, 7] * (len(batch) // 4))
+    batch = replace(batch, categorical={**batch.categorical, "ad_id": rows})
+    tables = PlainTables(schema, 4)
+    with torch.no_grad():
+        tables.collection["embeddings"]["ad"].weight[7, 2] = 0.1
+        tables.collection["embeddings"]["category"].weight[:] = 1.0
+    found = tables.untrained(batch)
+    assert found["ad_id"] == len(batch) // 2
+    assert found["tags"] == found["ad_category"] == 0
+
+
 def test_joined_batches_look_up_what_their_parts_do(schema: FeatureSchema, toy: Toy) -> None:
     schema = with_tags(schema)
     parts = [tagged(schema, toy, seed) for seed in (1, 2)]

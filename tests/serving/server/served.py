@@ -48,6 +48,10 @@ class Model:
     seen: list[tuple[Batch, Transfer]] = field(default_factory=list)
     inputs = ServedModel.inputs
 
+    def untrained(self, batch: Batch) -> dict[str, int]:
+        """As if training had met every hour and no ad."""
+        return {"ad_id": len(batch), "hour": 0}
+
     def score(self, batch: Batch, transfer: Transfer) -> np.ndarray:
         self.seen.append((batch, transfer))
         history = sums(torch.sin(batch.history_age / 3600) + batch.history["ad_id"] / 256, batch.history_lengths)

@@ -13,6 +13,7 @@ from features import clock
 from features.days import micros
 from features.errors import GemlineError
 from features.home import Home
+from features.ids import id_of
 from features.transform.hashing import rows_of, string_id, table_salt
 from serving.server.answers import Answer, ScoredAd
 from serving.server.live import NotServed
@@ -112,6 +113,43 @@ def test_ids_stay_exact(served: Scorer) -> None:
     batch, _ = model(served).seen[-1]
     row = rows_of(np.array([string_id("somebody")]), np.array([False]), WORLD.tables["user"], table_salt("user"))
     assert batch.categorical["user_id"].tolist() == row.tolist()
+
+
+def test_ids_of_any_size_and_sign_meet_the_rows_that_training_gives_them(served: Scorer) -> None:
+    """Case B16: integers and text of a request against the rule of the ingest and the transform's own rows."""
+    rows = WORLD.tables["ad"]
+    asked = [-1, 0, rows - 1, rows, 2**31, 2**32 + 5, 2**63 - 1, -(2**63), "0005", "5", 5]
+    ask(served, 1, asked)
+    batch, _ = model(served).seen[-1]
+    ids = np.array([id_of(str(item)) for item in asked])
+    expected = rows_of(ids, np.zeros(len(ids), dtype=bool), rows, table_salt("ad"))
+    assert batch.categorical["ad_id"].tolist() == expected.tolist()
+    assert ((expected >= 1) & (expected < rows)).all()
+    assert ids[-1] == ids[-2] != ids[-3]
+    for refused in (2**63, -(2**63) - 1):
+        with pytest.raises(RequestError, match="no 64-bit integer"):
+            ask(served, 1, [refused])
+
+
+def test_what_describes_an_ad_reaches_the_model(served: Scorer, home: Home) -> None:
+    put(home, "ad_attributes", 12, END - timedelta(hours=1), {"tags": [7, -(2**63)], "image": [0.5, -1.0, 0.0, 2.0]})
+    given = {"ads": [{"ad_id": 12, "context": {"format": " video "}}, {"ad_id": 99}], "user_id": 1, "vertical": FEED}
+    served.score(validated(given))
+    batch, _ = model(served).seen[-1]
+    tag, shape = WORLD.tables["tag"], WORLD.tables["format"]
+    both = rows_of(np.array([7, -(2**63)]), np.zeros(2, dtype=bool), tag, table_salt("tag"))
+    assert batch.bags["tags"].tolist() == [*both, 0] and batch.bag_lengths["tags"].tolist() == [2, 1]
+    assert batch.content["image"].tolist() == [[0.5, -1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
+    video = rows_of(np.array([string_id("video")]), np.array([False]), shape, table_salt("format"))
+    assert batch.categorical["format"].tolist() == [*video, 0]
+
+
+def test_ids_that_no_training_row_had_are_counted(served: Scorer) -> None:
+    """Case B27."""
+    ask(served, 1, [10, 11])
+    text = served.metrics.text().decode()
+    assert 'gemline_untrained_ids_total{feature="ad_id",vertical="feed_click"} 2.0' in text
+    assert 'feature="hour"' not in text
 
 
 def test_history_and_memory_reach_the_model(served: Scorer) -> None:
