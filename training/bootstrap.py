@@ -120,7 +120,7 @@ def estimates(sample: Sample, user_id: ArrayLike | pd.Series, resamples: int, se
         return {name: Estimate(value, None, value.reason) for name, value in values.items()}
     units = resampling_units(user_id)
     size = int(units.max()) + 1
-    sums, area = _unit_sums(sample, units, size), _auc_of(sample, units)
+    sums, area = _unit_sums(sample, units, size), auc_of(sample, units)
     found: dict[str, list[Floats]] = {name: [] for name in values}
     for drawn in draws(size, resamples, seed):
         for name, part in _ratios(drawn @ sums).items():
@@ -167,7 +167,7 @@ def _paired_intervals(
 ) -> dict[str, Estimate]:
     size = int(units.max()) + 1
     sums = [_unit_sums(side, units, size) for side in sides]
-    areas = [_auc_of(side, units) for side in sides]
+    areas = [auc_of(side, units) for side in sides]
     found: dict[str, list[Floats]] = {name: [] for name in values}
     for drawn in draws(size, resamples, seed):
         ne = [_ratios(drawn @ side)["ne"] for side in sums]
@@ -220,7 +220,7 @@ def _divide(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.full(len(numerator), np.nan), where=denominator > 0)
 
 
-def _auc_of(sample: Sample, units: Integers) -> Callable[[Integers], float]:
+def auc_of(sample: Sample, units: Integers) -> Callable[[Integers], float]:
     """AUC as a function of how often each unit is drawn; sorts once, a call is linear in the rows."""
     order = np.argsort(sample.prediction, kind="stable")
     negative = order[sample.label[order] == 0]

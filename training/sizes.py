@@ -106,22 +106,25 @@ def size_of(recipe: Recipe, schema: FeatureSchema, *, candidates: int = 20, even
     )
 
 
-def one_request(schema: FeatureSchema, candidates: int, events: int) -> Batch:
-    """One request with a history that goes around all event types; every id is row 1."""
+def one_request(schema: FeatureSchema, candidates: int, events: int, seed: int = 0) -> Batch:
+    """One request with a history that goes around all event types, an event a day; ids are random rows."""
+    generator = torch.Generator().manual_seed(seed)
 
-    def ones(number: int) -> Tensor:
-        return torch.ones(number, dtype=torch.int64)
+    def rows_of(table: str, number: int) -> Tensor:
+        return torch.randint(1, schema.tables[table], (number,), generator=generator)
 
+    single = [entry for entry in schema.categorical if not entry.multi]
+    multi = [entry for entry in schema.categorical if entry.multi]
     age = torch.arange(events, 0, -1, dtype=torch.float32) * DAY_SECONDS
     labels = torch.ones(candidates, len(schema.tasks))
     return Batch(
-        categorical={entry.name: ones(candidates) for entry in schema.categorical if not entry.multi},
-        bags={entry.name: ones(candidates) for entry in schema.categorical if entry.multi},
-        bag_lengths={entry.name: ones(candidates) for entry in schema.categorical if entry.multi},
+        categorical={entry.name: rows_of(entry.table, candidates) for entry in single},
+        bags={entry.name: rows_of(entry.table, candidates) for entry in multi},
+        bag_lengths={entry.name: torch.ones(candidates, dtype=torch.int64) for entry in multi},
         content={entry.name: torch.zeros(candidates, entry.width + 1) for entry in schema.content},
         dense=torch.zeros(candidates, schema.dense_width),
         history_lengths=torch.tensor([events]),
-        history={field.name: ones(events) for field in schema.history.fields},
+        history={field.name: rows_of(field.table, events) for field in schema.history.fields},
         history_age=age,
         history_type=1 + torch.arange(events) % max(1, len(schema.event_types)),
         history_span=age[:1] if events else torch.zeros(1),
@@ -169,8 +172,8 @@ def text(recipe: Recipe, size: Size) -> str:
         f"FLOPs an example, at {size.candidates} candidates a request and {size.events} events:",
         f"  forward: {size.forward:,.0f}",
         f"  training: {size.training:,.0f}",
-        "memory in training, the whole batch on one process, float32 (weights, optimizer and gradients from parameter",
-        f"counts; activations from what one request keeps, times {size.requests:,.1f} requests a batch; buffers come on top):",
+        "memory in training, the whole batch on one process, float32 (weights, optimizer, gradients from parameter",
+        f"counts; activations from what one request keeps, times {size.requests:,.1f} requests; buffers come on top):",
         *(f"  {name}: {value / 2**20:,.1f} MiB" for name, value in size.memory.items()),
         f"  together: {sum(size.memory.values()) / 2**20:,.1f} MiB",
     ]

@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 
 from benchmarks.rivals.dataset import Truth
 from training import metrics
-from training.bootstrap import draws, resampling_units
+from training.bootstrap import auc_of, draws, resampling_units
 from training.metrics import EPSILON, Floats, Sample
 
 RESAMPLES = 1000
@@ -78,6 +78,29 @@ def ne_ratio(truth: Truth, own: Floats, other: Floats, seed: int = 0) -> Estimat
         above, below = (_resampled(losses, times, rng) for losses in (first, second))
         found.append(above / below)
     return Estimate.of(float(first.sum() / len(first) / (second.sum() / len(second))), found)
+
+
+def auc_gain(truth: Truth, own: Floats, other: Floats, seed: int = 0) -> Estimate:
+    """AUC of one model minus that of another on the same rows, averaged over paired seeds.
+
+    Args:
+        truth: of the rows.
+        own: predictions [seeds, N].
+        other: predictions of the same seeds [seeds, N].
+        seed: of the resamples, which draw households and pairs of seeds.
+    """
+    units = resampling_units(truth.user_id)
+    pairs = [tuple(auc_of(_sample(truth, one), units) for one in pair) for pair in zip(own, other, strict=True)]
+    rng = np.random.default_rng(seed)
+
+    def gains(times: np.ndarray) -> Floats:
+        return np.array([first(times) - second(times) for first, second in pairs])
+
+    found = [
+        np.array([rng.choice(gains(once), len(pairs)).mean() for once in times])
+        for times in draws(int(units.max()) + 1, RESAMPLES, seed)
+    ]
+    return Estimate.of(float(gains(np.ones(int(units.max()) + 1, dtype=np.int64)).mean()), found)
 
 
 def calibration(truth: Truth, given: Floats, seed: int = 0) -> Estimate:

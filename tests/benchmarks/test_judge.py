@@ -45,6 +45,15 @@ def test_the_ratio_is_that_of_mean_losses_and_its_interval_holds_it(truth: Truth
     assert found.low < found.value < found.high
 
 
+def test_the_gain_in_auc_is_that_of_paired_seeds(truth: Truth) -> None:
+    own, other = _given(3), np.where(truth.label, 0.6, 0.5) * _given(2)[:1].repeat(3, axis=0)
+    found = judge.auc_gain(truth, own, other)
+    assert_allclose(found.value, judge.scores(truth, own).auc - judge.scores(truth, other).auc)
+    assert found.low < found.value < found.high < 0
+    same = judge.auc_gain(truth, own, own)
+    assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
+
+
 def test_a_model_against_itself_is_even_without_doubt(truth: Truth) -> None:
     found = judge.ne_ratio(truth, _given(1), _given(1))
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
