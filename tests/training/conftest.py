@@ -16,7 +16,7 @@ import pytest
 
 from features.days import shift
 from features.transform.hashing import string_id
-from features.transform.schema import Categorical, Dense, FeatureSchema, History, HistoryField, TaskSpec
+from features.transform.schema import Categorical, Content, Dense, FeatureSchema, History, HistoryField, TaskSpec
 from training.plan import DayFiles, Plan
 from training.recipes import Recipe, gem_tiny
 
@@ -25,6 +25,7 @@ DAYS = tuple(shift(FIRST, offset) for offset in range(4))
 DAY_US = 86_400_000_000
 EPOCH_DAY = 19_844  # 2024-05-01 counted from 1970-01-01
 ROWS = 150
+PICTURE = pa.list_(pa.float32())
 
 
 def schema() -> FeatureSchema:
@@ -34,6 +35,7 @@ def schema() -> FeatureSchema:
             Categorical("user_id", "user", "request"),
             Categorical("ad_id", "ad"),
             Categorical("brand", "brand"),
+            Categorical("tags", "brand", multi=True),
         ),
         dense=(Dense("ad_clicks_7d", "count"), Dense("ad_rate_7d", "ratio")),
         history=History((HistoryField("ad_id", "ad", "ad_id"), HistoryField("brand", "brand", "brand")), length=10),
@@ -41,6 +43,7 @@ def schema() -> FeatureSchema:
         surfaces=("feed", "story"),
         event_types=("click", "buy"),
         tasks=(TaskSpec("click", primary=True), TaskSpec("buy", parent="click", surfaces=("feed",))),
+        content=(Content("picture", 3),),
     )
 
 
@@ -52,7 +55,7 @@ def write(path: Path, columns: Mapping[str, pa.Array]) -> DayFiles:
 
 
 def examples_of(day: str, rows: int = ROWS, users: int = 30) -> dict[str, pa.Array]:
-    """Examples of a day; every ninth has no user, every seventh no brand and no numbers."""
+    """Examples of a day; every ninth has no user, every seventh no brand and no numbers, some no tag or picture."""
     offset = DAYS.index(day)
     rng = np.random.default_rng(offset)
     number = np.arange(rows)
@@ -70,6 +73,8 @@ def examples_of(day: str, rows: int = ROWS, users: int = 30) -> dict[str, pa.Arr
         "brand": pa.array(ad % 11, mask=number % 7 == 0),
         "ad_clicks_7d": pa.array(clicks, mask=number % 7 == 0),
         "ad_rate_7d": pa.array(clicks / 10, mask=number % 7 == 0),
+        "tags": pa.array([[*range(item % 4)] if item % 5 else None for item in ad.tolist()], pa.list_(pa.int64())),
+        "picture": pa.array([[item / 60, 0.5, -1.0] if item % 6 else None for item in ad.tolist()], PICTURE),
     }
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from features.errors import GemlineError
+from features.transform.hashing import rows_of, table_salt
 from features.transform.histories import HistoryCut
 from training.plan import DayFiles, Plan
 from training.reader import Reader, ReaderError, Share
@@ -97,6 +98,32 @@ def test_batches_hold_the_rows_of_their_positions(plan: Plan) -> None:
     for positions, batch in reader.batches(rows, plan.schema, 32, Share(1, 2), HistoryCut(10)):
         np.testing.assert_array_equal(batch.impression_id.numpy(), rows.impression_id[positions])
         np.testing.assert_array_equal(batch.label.numpy(), rows.labels.label[positions])
+
+
+def test_lists_are_read_as_they_were_written(plan: Plan) -> None:
+    """Bags and vectors of days whose longest lists differ, one of which has none at all."""
+    first, second, day = plan.walk[:3]
+    rewrite(plan, "examples", first, lambda table: with_tags(table, [[2**62 + 1, 2**62 + 2, 3], None, []]))
+    rewrite(plan, "examples", second, lambda table: with_tags(table, [None]))
+    for asked, lengths in ((first, {3, 1}), (second, {1}), (day, {1, 2, 3})):
+        reader = Reader(plan)
+        _, batch = next(reader.batches(reader.examples(asked), plan.schema, 512, Share(), HistoryCut(10)))
+        assert set(batch.bag_lengths["tags"].tolist()) == lengths
+        assert batch.content["picture"].shape == (len(batch), 4) and 0 < batch.content["picture"][:, -1].mean() < 1
+    both = Reader(plan).labelled(second)  # rows of two days beside each other
+    assert both.columns["tags"].values.shape == (len(both), 3)
+    ids = np.array([2**62 + 1, 2**62 + 2, 3])
+    rows = rows_of(ids, np.zeros(3, dtype=bool), plan.schema.tables["brand"], table_salt("brand"))
+    reader = Reader(plan)
+    _, batch = next(reader.batches(reader.examples(first), plan.schema, 3, Share(), HistoryCut(10)))
+    assert batch.bags["tags"].tolist() == [*rows, 0, 0]
+
+
+def with_tags(table: pa.Table, tags: list[list[int] | None]) -> pa.Table:
+    """Tags given to a day's rows in turn."""
+    given = [tags[row % len(tags)] for row in range(len(table))]
+    at = table.schema.get_field_index("tags")
+    return table.set_column(at, "tags", pa.array(given, pa.list_(pa.int64())))
 
 
 def test_a_share_without_rows_is_one_row_without_labels(plan: Plan) -> None:
