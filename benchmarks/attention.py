@@ -1,12 +1,13 @@
 """Cost of attention cores over a history's length: inside blocks and windows linear, over the whole history quadratic.
 
-Core: normalised queries and keys, scores, softmax, values; no projection, no gradient. Each time is the fastest of
-several turns on one thread (a slope is about work, and threads that wait for one another add a constant); a slope is
-fitted to logarithms of times over lengths.
+Core: normalised queries and keys, scores, softmax, values; no projection, no gradient. A time is the processor's for
+one thread, the least of several turns: a slope is about work, to which threads that wait for one another and other
+programs would add. It is fitted to logarithms of times over lengths.
 """
 
 import math
 from functools import partial
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from models.layers.attention import BlockSelfAttention, FullSelfAttention, SelfA
 from models.layers.blocks import BlockLayout
 
 LENGTHS = (1024, 2048, 4096, 8192)
-BLOCK, WINDOW, DIM, HEADS, ROWS = 64, 32, 128, 4, 2
+BLOCK, WINDOW, DIM, HEADS, ROWS = 64, 32, 128, 4, 1
 WANTED = {"block": 1.0, "window": 1.0, "full": 2.0}
 
 
@@ -48,8 +49,9 @@ def _measured(turns: int) -> Result:
     quadratic = {f"{name} {length}": call for (name, length), call in calls.items() if name == "full"}
     linear = {f"{name} {length}": call for (name, length), call in calls.items() if name != "full"}
     with torch.no_grad():
-        # short calls are disturbed more, and cost less to repeat
-        times = fastest(linear, turns=20 * turns) | fastest(quadratic, turns=turns)
+        # short calls are disturbed more by what a cache holds, and cost less to repeat
+        times = fastest(linear, turns=10 * turns, clock=thread_time)
+        times |= fastest(quadratic, turns=turns, clock=thread_time)
     slopes = {name: _slope([times[f"{name} {length}"] for length in LENGTHS]) for name in cores}
     counted = {name: _slope([count(calls[name, length]) for length in LENGTHS]) for name in cores}
     longest = LENGTHS[-1]
