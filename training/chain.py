@@ -78,7 +78,9 @@ def trainer_plan(
     return Plan(
         world=tables.world.name,
         partition=ds,
-        schema=schema_of(tables.world, recipe.model.history_length).part(line.surfaces, line.tasks),
+        schema=schema_of(tables.world, recipe.model.history_length)
+        .part(line.surfaces, line.tasks)
+        .without(line.excluded),
         recipe=recipe,
         walk=found.walk,
         output=output or str(output_folder(tables, line.name, ds)),

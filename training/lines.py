@@ -1,9 +1,9 @@
 """Model lines: GEM and each vertical; what a line predicts, where its predictions are, and what decides about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from features.schema_of import schema_of
+from features.schema_of import categorical_columns, schema_of
 from features.tables.specs import VERTICAL_PREDICTIONS
 from features.worlds.schema import GEM
 
@@ -22,6 +22,7 @@ class Line:
         tasks: what it predicts.
         judged: tasks that decide about its releases.
         recipe: name of its default recipe.
+        excluded: columns of examples that it does not get.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Line:
     tasks: tuple[str, ...]
     judged: tuple[str, ...]
     recipe: str
+    excluded: tuple[str, ...] = ()
 
 
 def gem_line(world: "World") -> Line:
@@ -44,7 +46,9 @@ def vertical_line(world: "World", name: str) -> Line:
         GemlineError: there is none of that name.
     """
     vertical = world.vertical(name)
-    return _line(world, name, VERTICAL_PREDICTIONS + name, vertical.surfaces, vertical.tasks, vertical.recipe)
+    line = _line(world, name, VERTICAL_PREDICTIONS + name, vertical.surfaces, vertical.tasks, vertical.recipe)
+    columns = categorical_columns(world)
+    return replace(line, excluded=tuple(columns[feature] for feature in vertical.exclude))
 
 
 def _line(

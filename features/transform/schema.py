@@ -5,6 +5,7 @@ disagree about a name, a table size or an order. Nothing here knows a data set.
 """
 
 import json
+from collections.abc import Container
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -213,6 +214,11 @@ class FeatureSchema:
             if task.name in tasks and (where or not task.surfaces):
                 kept.append(replace(task, surfaces=where, parent=task.parent if task.parent in tasks else None))
         return replace(self, surfaces=surfaces, tasks=tuple(kept))
+
+    def without(self, columns: Container[str]) -> "FeatureSchema":
+        """The same without some categorical features; none of them may be a history field's candidate."""
+        kept = tuple(feature for feature in self.categorical if feature.name not in columns)
+        return replace(self, categorical=kept)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` reads them back."""

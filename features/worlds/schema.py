@@ -140,6 +140,7 @@ class Vertical(Strict):
     surfaces: tuple[str, ...] = Field(min_length=1)
     tasks: tuple[str, ...] = Field(min_length=1)
     recipe: str = Field(default="vertical_demo", description="function of training/verticals/recipes.py")
+    exclude: tuple[str, ...] = Field(default=(), description="categorical features that only the large model gets")
 
 
 class Transfer(Strict):
@@ -238,6 +239,15 @@ class World(Strict):
         for vertical in self.verticals:
             if set(vertical.surfaces) - surfaces or set(vertical.tasks) - tasks:
                 raise ValueError(f"vertical {vertical.name}: unknown surface or task")
+            self._check_exclusion(vertical)
+
+    def _check_exclusion(self, vertical: Vertical) -> None:
+        names = {feature.name for feature in self.categorical}
+        if unknown := sorted(set(vertical.exclude) - names):
+            raise ValueError(f"vertical {vertical.name}: exclude {unknown} are no categorical features")
+        matched = {field.candidate for field in self.history.fields}
+        if needed := sorted(set(vertical.exclude) & matched):
+            raise ValueError(f"vertical {vertical.name}: exclude {needed} are candidates of history fields")
 
     def _check_features(self) -> None:
         names = [feature.name for feature in self.categorical]

@@ -91,3 +91,9 @@ def test_a_part_keeps_the_inputs_and_its_own_tasks(schema: FeatureSchema) -> Non
 def test_bad_json_is_one_clear_error(text: str) -> None:
     with pytest.raises(GemlineError, match="schema"):
         FeatureSchema.from_json(text)
+
+
+def test_without_leaves_out_categorical_features_and_nothing_else(schema: FeatureSchema) -> None:
+    small = schema.without(("hour",))
+    assert [entry.name for entry in small.categorical] == ["ad_id", "tags"]
+    assert replace(small, categorical=schema.categorical) == schema == schema.without(())
