@@ -176,7 +176,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "gem_small_dlrm": {"architecture": "dlrm"},
     "gem_small_dcnv2": {"architecture": "dcnv2"},
     "gem_small_noskip": {"compskip": False},
-    "gem_small_shallow": {"compskip": False, "layers": 2},
+    "gem_small_shallow": {"compskip": False, "layers": 2, "wukong_hidden": (224,)},
     "gem_small_towers": {"sequence": "towers"},
     "gem_small_untyped": {"event_projection": False},
     "gem_small_unturned": {"rotary": False},
@@ -185,7 +185,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "gem_small_crosslayer": {"cross_layer": True},
     "gem_small_oneexpert": {"experts": 1},
 }
-"""What each ablation or sibling of `gem_small` changes in it."""
+"""What each ablation or sibling of `gem_small` changes in it; the shallow one has its FLOPs without CompSkip."""
 
 
 def ablation(name: str) -> Recipe:

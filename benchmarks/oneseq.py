@@ -1,0 +1,155 @@
+"""One merged sequence of all event types against a tower a type, on identical rows: time of a step, and quality.
+
+The log is planted and has five types as unevenly as a real one. A user's interest in a category moves on now and then,
+and a cart that no purchase followed is open: what comes next depends on which of two types came last. Labels are drawn
+from the current interest, an open cart, and both. Both arms are the recipe that `peers` uses; towers also get padding
+and summary tokens of their own, so their FLOPs are reported beside their time.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.arms import costs
+from benchmarks.planted import paired_interval
+from benchmarks.result import Bar, Result
+from features.transform.batch import Batch
+from features.transform.schema import Categorical, Dense, FeatureSchema, History, HistoryField, TaskSpec
+from training import metrics
+from training.compute import Compute
+from training.loop import Trainee, build, train_step
+from training.recipes import Recipe, recipe
+
+MERGED, TOWERS = "gem_small", "gem_small_towers"
+TYPES = ("view", "search", "click", "cart", "purchase")
+SHARES = (0.5, 0.2, 0.19, 0.07, 0.04)
+CART, PURCHASE = (1 + TYPES.index(name) for name in ("cart", "purchase"))
+CATEGORIES, ADS_EACH = 40, 20
+ADS = CATEGORIES * ADS_EACH
+STAYS = 30
+"""Events for which an interest lasts on average."""
+REQUESTS, CANDIDATES = 28, 18
+SEEDS = (1, 2, 3, 4)
+SCHEMA = FeatureSchema(
+    categorical=(Categorical("ad_id", "ad"), Categorical("category", "category")),
+    dense=(Dense("ad_events_7d", "count"),),
+    history=History((HistoryField("ad_id", "ad", "ad_id"), HistoryField("category", "category", "category"))),
+    tables={"ad": 1 + ADS, "category": 1 + CATEGORIES},
+    surfaces=("feed",),
+    event_types=TYPES,
+    tasks=(TaskSpec("click", True),),
+)
+
+
+def ads_of(category: Tensor, generator: torch.Generator) -> Tensor:
+    """A random ad of each category, counted from 1."""
+    return category * ADS_EACH + torch.randint(ADS_EACH, category.shape, generator=generator) + 1
+
+
+def mixed(interest: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """The interest with this probability, else any category."""
+    other = torch.randint(CATEGORIES, interest.shape, generator=generator)
+    return torch.where(torch.rand(interest.shape, generator=generator) < share, interest, other)
+
+
+def history(events: int, generator: torch.Generator) -> tuple[Tensor, Tensor, int]:
+    """Interests and types of one user's events, oldest first, and the interest at the request."""
+    moves = torch.rand(events + 1, generator=generator) < 1 / STAYS
+    path = torch.randint(CATEGORIES, (events + 2,), generator=generator)[moves.cumsum(0)]
+    kind = 1 + torch.multinomial(torch.tensor(SHARES), events, replacement=True, generator=generator)
+    return path[:-1], kind, int(path[-1])
+
+
+def is_open(kind: Tensor) -> bool:
+    """Whether the newest cart came after the newest purchase."""
+    last = [int(torch.nonzero(kind == one).max()) if (kind == one).any() else -1 for one in (CART, PURCHASE)]
+    return last[0] > last[1]
+
+
+def sample(generator: torch.Generator, longest: int) -> Batch:
+    """Fresh requests with their labels."""
+    lengths = torch.randint(longest // 3, longest + 1, (REQUESTS,), generator=generator)
+    users = [history(int(events), generator) for events in lengths]
+    row = torch.arange(REQUESTS).repeat_interleave(CANDIDATES)
+    now = torch.tensor([interest for _, _, interest in users])[row]
+    cart = torch.tensor([float(is_open(kind)) for _, kind, _ in users])[row]
+    shown = mixed(now, 0.4, generator)
+    wanted = (shown == now).float()
+    logit = -3.0 + 1.5 * wanted + 0.8 * cart + 1.2 * wanted * cart
+    label = (torch.rand(len(row), generator=generator) < logit.sigmoid()).float()[:, None]
+    seen = torch.cat([mixed(interests, 0.6, generator) for interests, _, _ in users])
+    ages = [torch.rand(int(events), generator=generator).cumsum(0).flip(0) * 21_600 + 60 for events in lengths]
+    ones = torch.ones(len(row))
+    return Batch(
+        categorical={"ad_id": ads_of(shown, generator), "category": 1 + shown},
+        dense=torch.zeros(len(row), SCHEMA.dense_width),
+        history_lengths=lengths,
+        history={"ad_id": ads_of(seen, generator), "category": 1 + seen},
+        history_age=torch.cat(ages),
+        history_type=torch.cat([kind for _, kind, _ in users]),
+        history_span=torch.stack([age[0] for age in ages]),
+        surface=torch.zeros(len(row), dtype=torch.int64),
+        keep_rate=ones,
+        label=label,
+        mask=torch.ones_like(label),
+        weight=torch.ones_like(label),
+        impression_id=torch.arange(len(row)),
+        history_row=row,
+    )
+
+
+@torch.no_grad()
+def quality(trainee: Trainee, batches: int, longest: int, seed: int) -> tuple[float, float]:
+    """AUC and log-loss on fresh requests; of equal seeds, on the same ones."""
+    generator = torch.Generator().manual_seed(seed)
+    trainee.model.eval()
+    parts = []
+    for _ in range(batches):
+        batch = sample(generator, longest)
+        parts.append((trainee.model(batch)[:, 0].double().sigmoid().numpy(), batch.label[:, 0].numpy()))
+    prediction, label = (np.concatenate(part) for part in zip(*parts, strict=True))
+    found = metrics.Sample.of(label, prediction)
+    auc = metrics.auc(found).number
+    assert auc is not None
+    return auc, float(found.losses().mean())
+
+
+def trained(settings: Recipe, steps: int, longest: int, seed: int) -> Trainee:
+    """A model after so many fresh batches; arms of one seed see the same."""
+    generator = torch.Generator().manual_seed(1_000 + seed)
+    trainee = build(SCHEMA, settings, seed, Compute.alone())
+    for step in range(steps):
+        train_step(trainee, sample(generator, longest), f"step {step}")
+    return trainee
+
+
+def run(quick: bool) -> Result:
+    """Time both, then train and judge both.
+
+    Args:
+        quick: fewer turns, no training.
+    """
+    recipes = {name: recipe(name) for name in (MERGED, TOWERS)}
+    longest = recipes[MERGED].model.history_length
+    batch = sample(torch.Generator().manual_seed(0), longest)
+    found = costs(recipes, SCHEMA, batch, turns=5 if quick else 15)
+    one, towers = found[MERGED], found[TOWERS]
+    figures = {"step_ratio": one.step / towers.step, "forward_ratio": one.forward / towers.forward}
+    controls = {f"{name}_{what}": value for name, cost in found.items() for what, value in cost._asdict().items()}
+    controls["flops_ratio"] = one.flops / towers.flops
+    notes = {"types": dict(zip(TYPES, SHARES, strict=True)), "longest": longest, "rows": len(batch), "threads": 1}
+    bars: dict[str, Bar] = {"step_ratio": ("<=", 0.8)}
+    if quick:
+        return Result(figures, controls, bars=bars, notes=notes)
+    steps, judged = 150, 60
+    gains, losses = [], []
+    for seed in SEEDS:
+        arms = {name: trained(settings, steps, longest, seed) for name, settings in recipes.items()}
+        (auc, loss), (other, more) = (quality(arms[name], judged, longest, 5_000 + seed) for name in (MERGED, TOWERS))
+        gains.append(auc - other)
+        losses.append(loss - more)
+        controls |= {f"auc_{MERGED}_{seed}": auc, f"auc_{TOWERS}_{seed}": other}
+    intervals = {}
+    for name, differences in {"auc_gain": gains, "log_loss_more": losses}.items():
+        figures[name], intervals[name] = paired_interval(differences)
+    return Result(figures, controls, intervals, bars, len(SEEDS), notes | {"steps": steps})
