@@ -73,6 +73,8 @@ class Trainee:
     def start_at(self, rates: Mapping[str, float]) -> None:
         """Start biases at base rates."""
         self.gem.start_at(rates)
+        with self.dense.training():
+            self.gem.start_at(rates)
 
     def load(self, ref: ModelRef) -> None:
         """Become the model of a checkpoint that has been verified."""
@@ -112,8 +114,13 @@ def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
     Raises:
         NonFinite: the loss or the dense gradient is not finite; tables may have moved, so the run must end.
     """
-    compute = trainee.compute
     trainee.model.train()
+    with trainee.dense.training():
+        return _step(trainee, batch, where)
+
+
+def _step(trainee: Trainee, batch: Batch, where: str) -> float:
+    compute = trainee.compute
     losses = gem_loss(trainee.model(batch), batch, trainee.schema)
     loss_sum, count = summed(torch.stack([losses.loss_sum.detach(), losses.count]), compute)
     loss = float((loss_sum / torch.where(count > 0, count, 1.0)).sum())

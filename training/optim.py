@@ -1,17 +1,28 @@
-"""Adam for all parameters but the embedding tables, which have an optimizer of their own (`training.fused`)."""
+"""Adam for all parameters but the embedding tables, which have an optimizer of their own (`training.fused`).
+
+What scores, is saved and is frozen is the running average of the weights that Adam moves: the last steps of a single
+pass at a constant rate are noise, which showed as calibration that swung from day to day. Source: Polyak and Juditsky,
+"Acceleration of stochastic approximation by averaging", 1992; as an exponential average with a start like a mean's.
+"""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from training.recipes import Recipe
 
+FIRST_STEPS = 10
+"""The average over n steps begins as if over n + this many, so that it leaves its random start soon."""
+
 
 class DenseOptimizer:
     """Adam with gradient clipping and, on a cold start, a rising rate.
 
-    Its step count is part of the checkpoint, so that a continued run does not warm up again.
+    The parameters hold the average, except inside `training`, where they are the weights that are trained. Step count
+    and trained weights are part of the checkpoint, so that a continued run goes on as if it had not stopped.
     """
 
     def __init__(self, parameters: dict[str, nn.Parameter], recipe: Recipe) -> None:
@@ -19,6 +30,8 @@ class DenseOptimizer:
         self.parameters = dict(sorted(parameters.items()))
         self.recipe = recipe
         self.steps = torch.zeros((), dtype=torch.int64)
+        self.trained = [tensor.detach().clone() for tensor in self.parameters.values()]
+        self._average = [tensor.detach().clone() for tensor in self.parameters.values()]
         matrices = [tensor for tensor in self.parameters.values() if tensor.dim() > 1]
         others = [tensor for tensor in self.parameters.values() if tensor.dim() <= 1]
         groups = [
@@ -37,8 +50,20 @@ class DenseOptimizer:
                 "exp_avg_sq": torch.zeros_like(tensor),
             }
 
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Inside, the parameters are the weights that are trained."""
+        held = [tensor.data for tensor in self.parameters.values()]
+        _copy(self._average, held)
+        _copy(held, self.trained)
+        try:
+            yield
+        finally:
+            _copy(self.trained, held)
+            _copy(held, self._average)
+
     def step(self) -> float:
-        """Clip, update, forget the gradients.
+        """Clip, update, average, forget the gradients; inside `training`.
 
         Returns:
             The norm of the gradient before clipping; when it is not finite, nothing was updated.
@@ -52,12 +77,21 @@ class DenseOptimizer:
             group["lr"] = self.recipe.dense_lr * rise
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
+        steps = self.steps.item()
+        kept = min(self.recipe.average, steps / (steps + FIRST_STEPS))
+        held = [tensor.data for tensor in self.parameters.values()]
+        torch._foreach_lerp_(self._average, held, 1.0 - kept)
         return norm
 
     def state(self) -> dict[str, Tensor]:
         """Moments and counts by canonical name; the tensors themselves, so loading into them restores."""
         found = {"dense_optim.steps": self.steps}
-        for name, tensor in self.parameters.items():
+        for (name, tensor), trained in zip(self.parameters.items(), self.trained, strict=True):
+            found[f"dense_optim.{name}.trained"] = trained
             for key, value in self.adam.state[tensor].items():
                 found[f"dense_optim.{name}.{key}"] = value
         return found
+
+
+def _copy(to: list[Tensor], source: list[Tensor]) -> None:
+    torch._foreach_copy_(to, source)

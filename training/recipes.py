@@ -40,6 +40,8 @@ class Recipe:
         weight_decay: decoupled, on dense matrices.
         clip_norm: largest norm of the dense gradient.
         warmup_steps: steps over which the dense rate rises on a cold start.
+        average: share of the running average of dense weights that a step keeps, see `training.optim`; 0: the last
+            step's weights alone.
         distill_weight: of the auxiliary head's loss beside the labels' (verticals).
     """
 
@@ -55,6 +57,7 @@ class Recipe:
     weight_decay: float = 0.0
     clip_norm: float = 1.0
     warmup_steps: int = 20
+    average: float = 0.99
     distill_weight: float = 1.0
 
     def __post_init__(self) -> None:
@@ -68,6 +71,8 @@ class Recipe:
                 raise RecipeError(f"recipe {self.name}: {name} is {getattr(self, name)}; it must be above 0")
         if min(self.warmup_steps, self.weight_decay, self.distill_weight) < 0:
             raise RecipeError(f"recipe {self.name}: warmup_steps, weight_decay and distill_weight must not be negative")
+        if not 0 <= self.average < 1:
+            raise RecipeError(f"recipe {self.name}: average is {self.average}; it must be in [0, 1)")
         if self.kind not in MODELS or not isinstance(self.model, MODELS[self.kind]):
             raise RecipeError(f"recipe {self.name}: kind '{self.kind}' with a {type(self.model).__name__}")
 
@@ -215,7 +220,9 @@ def gem_tiny() -> Recipe:
         wukong_hidden=(16,),
         head_hidden=(16,),
     )
-    return Recipe(name="gem_tiny", model=model, dense_lr=0.01, batch_size=32, score_batch_size=256, warmup_steps=4)
+    return Recipe(
+        name="gem_tiny", model=model, dense_lr=0.01, batch_size=32, score_batch_size=256, warmup_steps=4, average=0.0
+    )
 
 
 def vertical_demo() -> Recipe:
@@ -234,6 +241,7 @@ def vertical_tiny() -> Recipe:
         batch_size=16,
         score_batch_size=256,
         warmup_steps=4,
+        average=0.0,
     )
 
 

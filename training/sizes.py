@@ -55,12 +55,12 @@ class Size:
     def memory(self) -> dict[str, float]:
         """Bytes in training on one process, by what they hold.
 
-        Adam keeps two numbers a dense parameter, row-wise Adagrad one a row; dense gradients live until the step, those
-        of tables one table at a time.
+        Adam keeps two numbers a dense parameter and averaging two more, row-wise Adagrad one a row; dense gradients
+        live until the step, those of tables one table at a time.
         """
         return {
             "weights": FLOAT * (self.dense + self.tables),
-            "optimizer": FLOAT * (2 * self.dense + self.rows),
+            "optimizer": FLOAT * (4 * self.dense + self.rows),
             "gradients": FLOAT * (self.dense + self.largest_table),
             "activations": self.activations * self.requests,
         }

@@ -201,9 +201,10 @@ def slice_histories(
     user = np.searchsorted(store.user_ids, ids)
     known = ~users.missing & (user < len(store.user_ids))
     known[known] = store.user_ids[user[known]] == ids[known]
-    keys = tuple(np.where(known, key, -1).astype(np.int64) for key in (user, day, request_us))
-    first, row = distinct(keys)
-    event, counts = _select(store, keys[0][first], keys[1][first], keys[2][first], cut)
+    # Users without events are kept apart too: what belongs to a request is taken from any of its examples.
+    first, row = distinct((ids, users.missing.astype(np.int64), day.astype(np.int64), request_us.astype(np.int64)))
+    user = np.where(known, user, -1)
+    event, counts = _select(store, user[first], day[first], request_us[first], cut)
     ages = np.repeat(request_us[first], counts) - store.event_us[event]
     fields = {name: rows[event] for name, rows in store.encoded(schema).items()}
     return Histories(row, counts, ages, type_index(schema, store.type[event]), fields)

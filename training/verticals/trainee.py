@@ -58,6 +58,10 @@ class Arm:
             NonFinite: loss or gradient is not finite.
         """
         self.model.train()
+        with self.dense.training():
+            return self._step(batch, transfer, where)
+
+    def _step(self, batch: Batch, transfer: Transfer, where: str) -> float:
         logits = self.model(batch, transfer)
         labels = gem_loss(logits.served, batch, self.schema).total()
         total = labels
@@ -127,6 +131,8 @@ class VerticalTrainee:
         """Start both arms' biases at base rates."""
         for arm in self.arms.values():
             arm.model.start_at(rates)
+            with arm.dense.training():
+                arm.model.start_at(rates)
 
     def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
         """Train both arms on each row once; yields the candidate's loss of every batch."""

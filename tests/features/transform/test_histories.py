@@ -62,6 +62,15 @@ def test_candidates_of_a_request_share_one_slice(schema: FeatureSchema) -> None:
     assert got.row[0] == got.row[2] != got.row[3]
 
 
+def test_requests_without_any_event_are_not_thrown_together(schema: FeatureSchema) -> None:
+    store = HistoryStore.from_arrays(np.array([1]), np.zeros(1), np.zeros(1), np.zeros(1), {"ad_id": np.arange(1)})
+    users, missing = np.array([8, 9, 9, 0, 0]), np.array([False, False, False, True, True])
+    got = slice_histories(schema, store, (users, missing), np.ones(5), np.array([5, 5, 6, 5, 6]))
+    assert len(got.lengths) == 5 and not got.lengths.any()
+    again = slice_histories(schema, store, (users[[1, 1]], missing[[1, 1]]), np.ones(2), np.array([5, 5]))
+    assert again.row.tolist() == [0, 0]
+
+
 def test_order_of_files_does_not_matter(schema: FeatureSchema) -> None:
     rng = np.random.default_rng(0)
     user, stamp, ad = rng.integers(0, 3, 90), rng.integers(0, 9, 90), rng.integers(0, 99, 90)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from features.errors import GemlineError
+from features.transform.histories import HistoryCut
 from tests.training.conftest import DAYS
 from tests.training.verticals.conftest import NEW, OLD, WIDTH, outputs_of, reference, vectors_of
 from training.plan import Plan
@@ -16,7 +17,7 @@ from training.verticals.reader import VerticalReader
 
 def lessons(reader: VerticalReader, plan: Plan, generation: str, day: str) -> list:
     rows = reader.labelled(day)
-    return [*reader.lessons(rows, plan.schema, generation, 64, 5)], rows
+    return [*reader.lessons(rows, plan.schema, generation, 64, HistoryCut(5))], rows
 
 
 def test_rows_of_other_surfaces_are_left_out(vertical: Plan) -> None:
