@@ -56,7 +56,7 @@ def request_of(row: dict[str, str]) -> dict[str, Any]:
     return {
         "vertical": VERTICALS[row["placement"]],
         "user_id": row["user"],
-        "context": {"device": row["device"]},
+        "context": {"device": row["device"], "format": row["format"]},
         "ads": [{"ad_id": row["ad"]}],
         "request_ts": row["shown_at"],
     }

@@ -18,7 +18,7 @@ from features.spark import session
 from features.store.lookup import OnlineStore
 from features.store.online import materialize
 from features.transform.batch import Batch, build_batch, slice_histories
-from features.transform.columns import Column
+from features.transform.columns import Column, of_lists
 from features.transform.histories import HistoryStore
 from serving.server.columns import rows_of_request
 from serving.server.requests import resolved, validated
@@ -36,6 +36,8 @@ def column(frame: pd.DataFrame, name: str) -> Column:
         return Column(values.to_numpy(), values.isna().to_numpy())
     if name == "request_ts":
         return Column(np.array([micros(at) for at in values]), np.zeros(len(frame), dtype=bool))
+    if name in ("tags", "image"):
+        return of_lists(list(values), np.int64 if name == "tags" else np.float32)
     kind = np.float64 if values.dtype == np.float64 else np.int64
     present = [0 if item is None or pd.isna(item) else item for item in values]
     return Column(np.array(present, dtype=kind), values.isna().to_numpy())
@@ -76,7 +78,8 @@ def served(tables: "Tables", row: Any, more: list[int]) -> Batch:
     world = tables.world
     schema = schema_of(world, world.history.recent_length)
     ads = [{"ad_id": row["ad_id"]}, *({"ad_id": ad} for ad in more)]
-    given = {"vertical": "feed_click", "user_id": row["user_id"], "ads": ads, "context": {"device": 7}}
+    context = {"device": 7, "format": None if row["format"] is None else "video"}
+    given = {"vertical": "feed_click", "user_id": row["user_id"], "ads": ads, "context": context}
     asked = resolved(validated(given), world, (row["surface"],))
     at = row["request_ts"].astimezone()
     rows = rows_of_request(world, asked, at, OnlineStore(world, tables.home).features(asked.users, asked.ads, at))
@@ -101,11 +104,14 @@ def test_the_model_sees_what_it_was_trained_on(until: int) -> None:
     batch = trained(tables, rows)
     assert len(rows) == (4 if until == 1 else 1)
     assert until == 1 or int(batch.history_lengths.sum()) > 0
+    # what the ads are described by is there to be compared
+    assert bool(batch.bags["tags"].any()) and not bool(batch.content["image"][:, -1].all())
     for place, row in enumerate(rows):
         theirs, ours = batch.rows([place]), served(tables, row, [12, 10, 99]).rows([0])
         for name in ("dense", "surface", "history_lengths", "history_age", "history_type", "history_span"):
             assert torch.equal(getattr(ours, name), getattr(theirs, name)), (row["impression_id"], name)
-        for mine, other in ((ours.categorical, theirs.categorical), (ours.history, theirs.history)):
+        groups = ("categorical", "bags", "bag_lengths", "content", "history")
+        for mine, other in ((getattr(ours, group), getattr(theirs, group)) for group in groups):
             assert {name: tensor.tolist() for name, tensor in mine.items()} == {
                 name: tensor.tolist() for name, tensor in other.items()
             }, row["impression_id"]
