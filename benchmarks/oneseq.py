@@ -2,8 +2,9 @@
 
 The log is planted and has five types as unevenly as a real one. A user's interest in a category moves on now and then,
 and a cart that no purchase followed is open: what comes next depends on which of two types came last. Labels are drawn
-from the current interest, an open cart, and both. Both arms are the recipe that `peers` uses; towers also get padding
-and summary tokens of their own, so their FLOPs are reported beside their time.
+from the current interest, an open cart, and both. Arms are made of the recipe that `peers` uses. Towers have padding
+and summary tokens of their own, so they cost more; a third arm spends as many FLOPs on the merged sequence, in layers
+and summary tokens, and quality is reported of both.
 """
 
 import numpy as np
@@ -20,7 +21,9 @@ from training.compute import Compute
 from training.loop import Trainee, build, train_step
 from training.recipes import Recipe, recipe
 
-MERGED, TOWERS = "gem_small", "gem_small_towers"
+MERGED, TOWERS, EQUAL = "merged", "towers", "merged_equal_flops"
+SPENT = {"model.layers": 6, "model.seeds": 24, "model.summary_tokens": 12}
+"""What makes a merged sequence as dear as towers."""
 TYPES = ("view", "search", "click", "cart", "purchase")
 SHARES = (0.5, 0.2, 0.19, 0.07, 0.04)
 CART, PURCHASE = (1 + TYPES.index(name) for name in ("cart", "purchase"))
@@ -30,6 +33,7 @@ STAYS = 30
 """Events for which an interest lasts on average."""
 REQUESTS, CANDIDATES = 28, 18
 SEEDS = (1, 2, 3, 4)
+STEPS, JUDGED = 150, 60
 SCHEMA = FeatureSchema(
     categorical=(Categorical("ad_id", "ad"), Categorical("category", "category")),
     dense=(Dense("ad_events_7d", "count"),),
@@ -123,33 +127,43 @@ def trained(settings: Recipe, steps: int, longest: int, seed: int) -> Trainee:
     return trainee
 
 
+def arms() -> dict[str, Recipe]:
+    """The recipe with a merged sequence, with towers, and merged with the FLOPs of towers."""
+    return {MERGED: recipe("gem_small"), TOWERS: recipe("gem_small_towers"), EQUAL: recipe("gem_small", SPENT)}
+
+
+def judged(recipes: dict[str, Recipe], longest: int) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+    """Gains in AUC over towers, and losses beyond theirs, with intervals over paired seeds."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in recipes}
+    for seed in SEEDS:
+        for name, settings in recipes.items():
+            found[name].append(quality(trained(settings, STEPS, longest, seed), JUDGED, longest, 5_000 + seed))
+    figures, intervals = {}, {}
+    for name in (MERGED, EQUAL):
+        pairs = list(zip(found[name], found[TOWERS], strict=True))
+        for place, what in enumerate(("auc_gain", "log_loss_more")):
+            key = f"{what}_{name}"
+            figures[key], intervals[key] = paired_interval([own[place] - other[place] for own, other in pairs])
+    return figures, intervals
+
+
 def run(quick: bool) -> Result:
-    """Time both, then train and judge both.
+    """Time all, then train and judge all.
 
     Args:
         quick: fewer turns, no training.
     """
-    recipes = {name: recipe(name) for name in (MERGED, TOWERS)}
+    recipes = arms()
     longest = recipes[MERGED].model.history_length
     batch = sample(torch.Generator().manual_seed(0), longest)
     found = costs(recipes, SCHEMA, batch, turns=5 if quick else 15)
     one, towers = found[MERGED], found[TOWERS]
     figures = {"step_ratio": one.step / towers.step, "forward_ratio": one.forward / towers.forward}
     controls = {f"{name}_{what}": value for name, cost in found.items() for what, value in cost._asdict().items()}
-    controls["flops_ratio"] = one.flops / towers.flops
+    controls |= {f"{name}_flops_ratio": found[name].flops / towers.flops for name in (MERGED, EQUAL)}
     notes = {"types": dict(zip(TYPES, SHARES, strict=True)), "longest": longest, "rows": len(batch), "threads": 1}
     bars: dict[str, Bar] = {"step_ratio": ("<=", 0.8)}
     if quick:
         return Result(figures, controls, bars=bars, notes=notes)
-    steps, judged = 150, 60
-    gains, losses = [], []
-    for seed in SEEDS:
-        arms = {name: trained(settings, steps, longest, seed) for name, settings in recipes.items()}
-        (auc, loss), (other, more) = (quality(arms[name], judged, longest, 5_000 + seed) for name in (MERGED, TOWERS))
-        gains.append(auc - other)
-        losses.append(loss - more)
-        controls |= {f"auc_{MERGED}_{seed}": auc, f"auc_{TOWERS}_{seed}": other}
-    intervals = {}
-    for name, differences in {"auc_gain": gains, "log_loss_more": losses}.items():
-        figures[name], intervals[name] = paired_interval(differences)
-    return Result(figures, controls, intervals, bars, len(SEEDS), notes | {"steps": steps})
+    quality_of, intervals = judged(recipes, longest)
+    return Result(figures | quality_of, controls, intervals, bars, len(SEEDS), notes | {"steps": STEPS})

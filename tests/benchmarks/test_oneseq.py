@@ -1,8 +1,12 @@
 """The planted log of several types: what it says of itself, and that arms of one seed see the same rows."""
 
+import pytest
 import torch
 
-from benchmarks.oneseq import CANDIDATES, CART, PURCHASE, REQUESTS, is_open, sample
+from benchmarks.oneseq import CANDIDATES, CART, EQUAL, PURCHASE, REQUESTS, SCHEMA, TOWERS, arms, is_open, sample
+from models.gem.config import GemConfig
+from models.gem.model import Gem
+from training.flops import count
 
 
 def of(seed: int) -> "torch.Generator":
@@ -43,3 +47,14 @@ def test_one_seed_gives_one_log() -> None:
     one, two, other = sample(of(5), 40), sample(of(5), 40), sample(of(6), 40)
     assert torch.equal(one.label, two.label) and torch.equal(one.history_age, two.history_age)
     assert not torch.equal(one.label, other.label)
+
+
+def test_a_merged_sequence_can_be_as_dear_as_towers() -> None:
+    recipes = arms()
+    batch = sample(of(7), recipes[TOWERS].model.history_length)
+    flops = {}
+    for name in (TOWERS, EQUAL):
+        config = recipes[name].model
+        assert isinstance(config, GemConfig)
+        flops[name] = count(Gem(SCHEMA, config), batch)
+    assert flops[EQUAL] == pytest.approx(flops[TOWERS], rel=0.05)

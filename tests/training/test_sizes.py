@@ -35,11 +35,11 @@ def test_a_request_is_paid_for_once(schema: FeatureSchema) -> None:
     assert 2 * one.forward < one.training < 4 * one.forward
 
 
-def test_memory_is_what_adam_and_adagrad_keep(schema: FeatureSchema) -> None:
+def test_memory_is_what_adam_averaging_and_adagrad_keep(schema: FeatureSchema) -> None:
     size = size_of(gem_tiny(), schema, candidates=4)
     memory = size.memory
     assert memory["weights"] == 4 * (size.dense + size.tables)
-    assert memory["optimizer"] == 4 * (2 * size.dense + size.rows)
+    assert memory["optimizer"] == 4 * (4 * size.dense + size.rows)
     assert memory["activations"] == size.activations * gem_tiny().batch_size / 4
     assert size_of(gem_tiny(), schema, candidates=4, events=0).activations < size.activations
 
