@@ -83,7 +83,7 @@ def test_the_first_loss_that_is_not_finite_stops_the_run(plan: Plan, reader: Rea
     rows = reader.labelled(plan.walk[1])
     parts = list(reader.batches(rows, plan.schema, 32, Share(), HistoryCut(10)))
     _, batch = parts[2]
-    with torch.no_grad():
+    with torch.no_grad(), trainee.dense.training():
         trainee.gem.linear_own.weight[0, 0] = float("nan")
     before = copies(trainee)
     with pytest.raises(NonFinite, match=r"walk 2024-05-02, step 2: the loss is nan .*nothing is committed"):
