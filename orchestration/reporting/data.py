@@ -160,6 +160,7 @@ def profile(paths: Sequence[str], world: World) -> tuple[int, tuple[FeatureFacts
 
 
 def _profile(source: Any, feature: FeatureFacts, rows: int) -> FeatureFacts:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     name, kind, dense = feature.name, feature.kind, feature.dense
@@ -171,9 +172,20 @@ def _profile(source: Any, feature: FeatureFacts, rows: int) -> FeatureFacts:
     # a NaN is as absent as a null: the transform gives both the missing indicator
     present = column.filter(pc.invert(pc.is_null(column, nan_is_null=dense)))
     missing = 1 - len(present) / rows
+    if pa.types.is_list(column.type):
+        return _profile_of_lists(feature, present, rows)
     if not dense:
         return FeatureFacts(name, kind, dense, missing, distinct=pc.count_distinct(present).as_py())
     if not len(present):
         return FeatureFacts(name, kind, dense, missing, note="no value in any row")
     ends = pc.min_max(present).as_py()
     return FeatureFacts(name, kind, dense, missing, pc.mean(present).as_py(), ends["min"], ends["max"])
+
+
+def _profile_of_lists(feature: FeatureFacts, present: Any, rows: int) -> FeatureFacts:
+    """Of a multi-valued feature: an empty list is as absent as none, and values are counted one by one."""
+    import pyarrow.compute as pc
+
+    held = present.filter(pc.greater(pc.list_value_length(present), 0))
+    distinct = pc.count_distinct(pc.list_flatten(held)).as_py()
+    return FeatureFacts(feature.name, feature.kind, False, 1 - len(held) / rows, distinct=distinct)
