@@ -128,8 +128,19 @@ def gem_demo() -> Recipe:
 
 
 def gem_small() -> Recipe:
-    """The benchmarks' model on two cores: four layers over a merged history."""
-    model = GemConfig(layers=4, history_length=300, context_hidden=32, wukong_hidden=(64,))
+    """The benchmarks' model on two cores: four layers over a long merged history, most of its compute on the events."""
+    model = GemConfig(
+        layers=4,
+        history_length=600,
+        attention_block=256,
+        context_hidden=32,
+        matching_hidden=32,
+        dense_hidden=32,
+        wukong_fm_tokens=4,
+        wukong_linear_tokens=4,
+        wukong_hidden=(64,),
+        head_hidden=(64, 32),
+    )
     return Recipe(name="gem_small", model=model)
 
 
@@ -181,7 +192,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "gem_small_dlrm": {"architecture": "dlrm"},
     "gem_small_dcnv2": {"architecture": "dcnv2"},
     "gem_small_noskip": {"compskip": False},
-    "gem_small_shallow": {"compskip": False, "layers": 2, "wukong_hidden": (224,)},
+    "gem_small_shallow": {"compskip": False, "layers": 2, "seeds": 32},
     "gem_small_towers": {"sequence": "towers"},
     "gem_small_untyped": {"event_projection": False},
     "gem_small_unturned": {"rotary": False},

@@ -20,7 +20,7 @@ CHOICES = {
     "pooling": ("seeds", "attention"),
     "activation": tuple(ACTIVATIONS),
 }
-MAY_BE_ZERO = ("pyramid_levels", "cross_rank", "number_bins")
+MAY_BE_ZERO = ("pyramid_levels", "cross_rank")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,6 @@ class GemConfig:
         matching_taus: decay times K of same-id sums, in days; learned from these starts.
         matching_hidden: hidden width of the matching MLP.
         matching_tokens: tokens made from the matching summaries.
-        number_bins: bends that each number gets before numbers meet (`models.layers.numbers`); 0 for none.
         dense_hidden: hidden width of the dense MLP.
         dense_tokens: tokens made from dense features.
         experts: Wukong experts M that share each layer's tokens out.
@@ -101,7 +100,6 @@ class GemConfig:
     matching_taus: tuple[float, ...] = (1.0, 6.0, 32.0, 180.0)
     matching_hidden: int = 64
     matching_tokens: int = 4
-    number_bins: int = 8
     dense_hidden: int = 64
     dense_tokens: int = 2
     experts: int = 2

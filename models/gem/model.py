@@ -52,7 +52,7 @@ class Gem(nn.Module):
         self.heads = TaskHeads(width, tasks, len(schema.surfaces))
         self.linear_own = nn.Linear(own * dim, tasks, bias=False)
         self.linear_shared = nn.Linear(shared * dim, tasks, bias=False)
-        self.linear_numbers = nn.Linear(self.candidates.width, tasks, bias=False)
+        self.linear_numbers = nn.Linear(self.candidates.width + schema.dense_width, tasks, bias=False)
         nn.init.zeros_(self.linear_numbers.weight)
         # Last: making tables draws random numbers (then zeroes them) except on `meta`, and all else must start
         # the same from one seed, sharded or not.
@@ -95,7 +95,9 @@ class Gem(nn.Module):
         interaction = self.backbone(own, shared, towers, row).flatten(1)
         hidden = self.trunk(interaction).relu()
         linear = (
-            self.linear_own(own.flatten(1)) + self.linear_shared(shared.flatten(1))[row] + self.linear_numbers(numbers)
+            self.linear_own(own.flatten(1))
+            + self.linear_shared(shared.flatten(1))[row]
+            + self.linear_numbers(torch.cat([numbers, batch.dense], dim=1))
         )
         logits: Tensor = self.heads(hidden, batch.surface) + linear
         return logits.float(), {"interaction": interaction, "trunk": hidden}

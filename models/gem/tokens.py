@@ -14,7 +14,6 @@ from models.layers.decay import DecayedSums
 from models.layers.events import EventTokens
 from models.layers.matching import Matching
 from models.layers.mlp import MLP
-from models.layers.numbers import NumberBins
 from models.layers.rotary import TemporalRotary
 
 TIME_SCALE_DAYS = 1.0
@@ -106,13 +105,9 @@ class CandidateSide(nn.Module):
         self.feature_vectors = _feature_vectors(len(self.names), dim)
         self.surface = nn.Embedding(len(schema.surfaces), dim)
         self.matching = Matching(list(self.matched), config.matching_taus, 1 + len(schema.event_types))
-        self.matched_bins = NumberBins(self.matching.width + activity_width, config.number_bins)
-        self.dense_bins = NumberBins(schema.dense_width, config.number_bins)
-        self.width = self.matched_bins.out + self.dense_bins.out
-        self.matching_tokens = MLP(
-            self.matched_bins.out, (config.matching_hidden,), config.matching_tokens * dim, config.dropout
-        )
-        self.dense_tokens = MLP(self.dense_bins.out, (config.dense_hidden,), config.dense_tokens * dim, config.dropout)
+        self.width = self.matching.width + activity_width
+        self.matching_tokens = MLP(self.width, (config.matching_hidden,), config.matching_tokens * dim, config.dropout)
+        self.dense_tokens = MLP(schema.dense_width, (config.dense_hidden,), config.dense_tokens * dim, config.dropout)
         self.content = ContentTokens([entry for entry in schema.content if entry.side == "candidate"], dim)
         self.tokens = len(self.names) + 1 + self.content.tokens + config.dense_tokens + config.matching_tokens
 
@@ -125,19 +120,18 @@ class CandidateSide(nn.Module):
             activity: float [R, w].
 
         Returns:
-            Own tokens [B, n, d] and all numbers, in bins [B, w].
+            Own tokens [B, n, d] and the numbers of matching and activity [B, w].
         """
-        matched = self.matched_bins(torch.cat([self._match(batch), activity[batch.rows_of_history]], dim=1))
-        dense = self.dense_bins(batch.dense)
+        numbers = torch.cat([self._match(batch), activity[batch.rows_of_history]], dim=1)
         tokens = [
             self.surface(batch.surface)[:, None],
             self.content(batch),
-            self.dense_tokens(dense).unflatten(1, (-1, self.dim)),
-            self.matching_tokens(matched).unflatten(1, (-1, self.dim)),
+            self.dense_tokens(batch.dense).unflatten(1, (-1, self.dim)),
+            self.matching_tokens(numbers).unflatten(1, (-1, self.dim)),
         ]
         if self.names:
             tokens.insert(0, torch.stack([found[name] for name in self.names], dim=1) + self.feature_vectors)
-        return torch.cat(tokens, dim=1), torch.cat([matched, dense], dim=1)
+        return torch.cat(tokens, dim=1), numbers
 
     def _match(self, batch: Inputs) -> Tensor:
         """Matching features of every example, [B, w]."""
