@@ -14,17 +14,19 @@ def _with_source(world: World, adapter: str, **options: object) -> World:
 
 
 def test_the_shipped_adapters_are_known() -> None:
-    assert adapter_names() == ["complete_journey", "files"]
+    assert adapter_names() == ["complete_journey", "files", "synthetic_ads"]
 
 
-@pytest.mark.parametrize("name", ["tiny", "complete_journey"])
+@pytest.mark.parametrize("name", ["tiny", "complete_journey", "synthetic_ads"])
 def test_shipped_worlds_pass_their_own_check(name: str) -> None:
     world = load_world(name)
     source(world).check(world)
 
 
 def test_an_unknown_adapter_is_named_with_those_that_exist() -> None:
-    with pytest.raises(WorldError, match=r"source.adapter 'filse' is not known; choose one of complete_journey, files"):
+    with pytest.raises(
+        WorldError, match=r"source.adapter 'filse' is not known; choose one of complete_journey, files, s"
+    ):
         source(_with_source(load_world("tiny"), "filse"))
 
 

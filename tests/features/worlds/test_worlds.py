@@ -10,6 +10,8 @@ from features.errors import WorldError
 from features.worlds import load_world, world_names
 from features.worlds.load import SHIPPED, add_world, read_world
 
+VERTICAL = {"name": "v", "surfaces": ["feed"], "tasks": ["click"]}
+
 
 def written(folder: Path, **changes: Any) -> Path:
     raw = yaml.safe_load((SHIPPED / "tiny.yaml").read_text())
@@ -19,7 +21,7 @@ def written(folder: Path, **changes: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["complete_journey", "tiny"])
+@pytest.mark.parametrize("name", ["complete_journey", "synthetic_ads", "tiny"])
 def test_shipped_worlds_load(name: str) -> None:
     world = load_world(name)
     assert world.name == name
@@ -28,7 +30,7 @@ def test_shipped_worlds_load(name: str) -> None:
 
 
 def test_ttl_outlasts_a_long_day() -> None:
-    for name in ("complete_journey", "tiny"):
+    for name in ("complete_journey", "synthetic_ads", "tiny"):
         world = load_world(name)
         assert world.stats_ttl.total_seconds() >= 25 * 3600 + world.statistics.lag.total_seconds()
 
@@ -45,6 +47,8 @@ def test_ttl_outlasts_a_long_day() -> None:
         ({"event_types": ["buy"]}, "task click: event 'click' is not in event_types"),
         ({"verticals": [{"name": "v", "surfaces": ["moon"], "tasks": ["click"]}]}, "vertical v: unknown surface"),
         ({"context_text": ["devise"]}, r"context_text: \['devise'\] not in `context`"),
+        ({"verticals": [{**VERTICAL, "exclude": ["colour"]}]}, r"vertical v: exclude \['colour'\] are no categorical"),
+        ({"verticals": [{**VERTICAL, "exclude": ["brand"]}]}, r"exclude \['brand'\] are candidates of history fields"),
         ({"users": {"attributes": ["country", "age_band", "tags"]}}, r"attributes \['tags'\] belong to users and ads"),
         ({"embeddings": [{"name": "look", "width": 3}]}, r"embeddings: \['look'\] must be attributes of users or ads"),
         ({"embeddings": [{"name": "brand", "width": 3}]}, r"embeddings: \['brand'\] are categorical features too"),
@@ -93,7 +97,7 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
     broken.write_text("a: [1\nb")
     with pytest.raises(WorldError, match="is not valid YAML"):
         read_world(broken)
-    with pytest.raises(WorldError, match="no world 'atlantis'; known: complete_journey, tiny"):
+    with pytest.raises(WorldError, match="no world 'atlantis'; known: complete_journey, synthetic_ads, tiny"):
         load_world("atlantis")
 
 
