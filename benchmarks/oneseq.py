@@ -7,6 +7,8 @@ and summary tokens of their own, so they cost more; a third arm spends as many F
 and summary tokens, and quality is reported of both.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,7 +24,17 @@ from training.loop import Trainee, build, train_step
 from training.recipes import Recipe, recipe
 
 MERGED, TOWERS, EQUAL = "merged", "towers", "merged_equal_flops"
-SPENT = {"model.layers": 6, "model.seeds": 24, "model.summary_tokens": 12}
+SIZES: dict[str, Any] = {
+    "model.history_length": 300,
+    "model.attention_block": 64,
+    "model.matching_hidden": 64,
+    "model.dense_hidden": 64,
+    "model.wukong_fm_tokens": 8,
+    "model.wukong_linear_tokens": 8,
+    "model.head_hidden": [128, 64],
+}
+"""Of all arms: blocks that short towers do not have to pad."""
+SPENT = SIZES | {"model.layers": 6, "model.seeds": 24, "model.summary_tokens": 12}
 """What makes a merged sequence as dear as towers."""
 TYPES = ("view", "search", "click", "cart", "purchase")
 SHARES = (0.5, 0.2, 0.19, 0.07, 0.04)
@@ -129,7 +141,11 @@ def trained(settings: Recipe, steps: int, longest: int, seed: int) -> Trainee:
 
 def arms() -> dict[str, Recipe]:
     """The recipe with a merged sequence, with towers, and merged with the FLOPs of towers."""
-    return {MERGED: recipe("gem_small"), TOWERS: recipe("gem_small_towers"), EQUAL: recipe("gem_small", SPENT)}
+    return {
+        MERGED: recipe("gem_small", SIZES),
+        TOWERS: recipe("gem_small_towers", SIZES),
+        EQUAL: recipe("gem_small", SPENT),
+    }
 
 
 def judged(recipes: dict[str, Recipe], longest: int) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
