@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.flops import count
 from benchmarks.result import Result
 from benchmarks.timing import fastest
 from models.layers.attention import BlockSelfAttention, FullSelfAttention, SelfAttention, WindowSelfAttention
 from models.layers.blocks import BlockLayout
+from training.flops import count
 
 LENGTHS = (1024, 2048, 4096, 8192)
 BLOCK, WINDOW, DIM, HEADS, ROWS = 64, 32, 64, 4, 1

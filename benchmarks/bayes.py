@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.result import Result
+from benchmarks.result import Bar, Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,14 +49,14 @@ def run(quick: bool) -> Result:
         "click_rate_least": min(values["rate"] for values in clicks.values()),
         "click_rate_most": max(values["rate"] for values in clicks.values()),
     }
-    bars = {
+    bars: dict[str, Bar] = {
         "auc_least": (">=", 0.75),
         "auc_most": ("<=", 0.85),
         "click_rate_least": (">=", 0.01),
         "click_rate_most": ("<=", 0.05),
     }
     notes = {"world": shown.name, "rows": options.rows, "synthetic": True, "parameters": parameters_hash(options)}
-    return Result(figures=edges | figures, controls=controls, bars={} if quick else bars, notes=notes)  # type: ignore[arg-type]
+    return Result(figures=edges | figures, controls=controls, bars={} if quick else bars, notes=notes)
 
 
 def with_options(world: "World", **options: object) -> "World":

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.flops import count
 from benchmarks.result import Result
 from benchmarks.timing import fastest
 from models.layers.blocks import BlockLayout
 from models.layers.gdpa import gdpa
+from training.flops import count
 
 DIM, SUMMARY, LONGEST, BLOCK = 64, 8, 200, 32
 SEEDS = (1, 2, 3)

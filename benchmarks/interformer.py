@@ -11,7 +11,6 @@ from statistics import mean
 import torch
 from torch import Tensor, nn
 
-from benchmarks.flops import count
 from benchmarks.planted import Sample, fit, judge, paired_interval
 from benchmarks.result import Bar, Result
 from models.layers.attention import FullSelfAttention
@@ -27,6 +26,7 @@ from models.layers.interformer import (
 )
 from models.layers.mlp import MLP
 from models.layers.wukong import WukongLayer
+from training.flops import count
 
 KINDS, ATTRIBUTES, LONGEST, BLOCK = 6, 16, 24, 32
 DIM, HEADS, LAYERS = 16, 2, 2

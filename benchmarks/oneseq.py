@@ -2,9 +2,9 @@
 
 The log is planted and has five types as unevenly as a real one. A user's interest in a category moves on now and then,
 and a cart that no purchase followed is open: what comes next depends on which of two types came last. Labels are drawn
-from the current interest, an open cart, and both. Arms are made of the recipe that `peers` uses. Towers have padding
-and summary tokens of their own, so they cost more; a third arm spends as many FLOPs on the merged sequence, in layers
-and summary tokens, and quality is reported of both.
+from the current interest, an open cart, and both. Arms are `gem_small` with short blocks, which the few events of a
+rare type do not have to pad. Towers have padding and summary tokens of their own, so they cost more; a third arm spends
+as many FLOPs on the merged sequence, in layers and summary tokens, and quality is reported of both.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ SIZES: dict[str, Any] = {
     "model.wukong_linear_tokens": 8,
     "model.head_hidden": [128, 64],
 }
-"""Of all arms: blocks that short towers do not have to pad."""
+"""What all arms change in `gem_small`."""
 SPENT = SIZES | {"model.layers": 6, "model.seeds": 24, "model.summary_tokens": 12}
 """What makes a merged sequence as dear as towers."""
 TYPES = ("view", "search", "click", "cart", "purchase")

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.flops import count
 from benchmarks.planted import Sample, fit, judge, paired_interval
 from benchmarks.result import Bar, Result
 from models.layers.attention import BlockSelfAttention
@@ -27,6 +26,7 @@ from models.layers.mlp import MLP
 from models.layers.pooling import SeedPooling
 from models.layers.pyramid import Pyramid, PyramidLevel
 from models.layers.rotary import Rotation, TemporalRotary
+from training.flops import count
 
 WIDTH, SEGMENT, SEGMENTS, CYCLES, NOISE = 16, 8, 8, 2, 0.5
 PERIOD, EVENTS = SEGMENT * SEGMENTS, SEGMENT * SEGMENTS * CYCLES

@@ -13,10 +13,10 @@ from statistics import mean
 import torch
 from torch import Tensor, nn
 
-from benchmarks.flops import count
 from benchmarks.planted import Sample, fit, judge, paired_interval
 from benchmarks.result import Bar, Result
 from models.layers.wukong import WukongLayer, low_rank_fm
+from training.flops import count
 
 FIELDS, VALUES, DIM, CROSSES = 8, 4, 16, 2
 ROWS, RATE = 256, 1e-2

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.flops import count
+from training.flops import count
 
 
 def test_a_linear_map_costs_two_a_weight_and_row() -> None:
