@@ -6,6 +6,7 @@ would be data that no count shows.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,7 @@ class Trainee:
 
     def start_at(self, rates: Mapping[str, float]) -> None:
         """Start biases at base rates."""
-        self.gem.start_at(rates)
-        with self.dense.training():
-            self.gem.start_at(rates)
+        self.dense.change(partial(self.gem.start_at, rates))
 
     def load(self, ref: ModelRef) -> None:
         """Become the model of a checkpoint that has been verified."""

@@ -6,7 +6,7 @@ pass at a constant rate are noise, which showed as calibration that swung from d
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -61,6 +61,12 @@ class DenseOptimizer:
         finally:
             _copy(self.trained, held)
             _copy(held, self._average)
+
+    def change(self, change: Callable[[], None]) -> None:
+        """Change the parameters themselves, as no step does: both the average and the weights that are trained."""
+        change()
+        with self.training():
+            change()
 
     def step(self) -> float:
         """Clip, update, average, forget the gradients; inside `training`.

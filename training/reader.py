@@ -18,7 +18,7 @@ import torch
 from features.errors import GemlineError
 from features.transform.batch import Batch, HistoryStore, Labels, build_batch, slice_histories
 from features.transform.columns import Column, joined
-from features.transform.histories import HistoryCut
+from features.transform.histories import HistoryCut, requests_of
 from features.transform.schema import FeatureSchema
 from training.parquet import read_columns, read_histories
 from training.plan import DayFiles
@@ -300,15 +300,9 @@ def _ordinal(day: str) -> int:
 
 
 def _shuffled_requests(rows: Rows, generator: np.random.Generator) -> np.ndarray:
-    """Positions of all rows, request after request in random order; a request is a user at an instant."""
-    user, instant = rows.columns["user_id"].values, rows.columns["request_ts"].values
-    order = np.lexsort((instant, user))
-    begins = (np.diff(user[order], prepend=user[order[:1]]) != 0) | (
-        np.diff(instant[order], prepend=instant[order[:1]]) != 0
-    )
-    request = np.cumsum(begins)
-    place = generator.permutation(len(rows) + 1)[request]
-    return order[np.argsort(place, kind="stable")]
+    """Positions of all rows, request after request in random order."""
+    first, request = requests_of(rows.columns["user_id"], rows.day, rows.columns["request_ts"].values)
+    return np.argsort(generator.permutation(len(first))[request], kind="stable")
 
 
 def _concat(parts: Sequence[Rows]) -> Rows:

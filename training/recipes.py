@@ -19,6 +19,11 @@ MODELS: dict[str, type[GemConfig] | type[VerticalConfig]] = {"gem": GemConfig, "
 """Kinds of models and what their sizes are said in."""
 
 
+def cut_of(model: GemConfig | VerticalConfig) -> HistoryCut:
+    """Which events of a history a model of these sizes reads; a vertical's have no quotas."""
+    return HistoryCut(model.history_length, model.history_quotas if isinstance(model, GemConfig) else {})
+
+
 class RecipeError(GemlineError):
     """A recipe is unknown, or a value in it is none that it can have."""
 
@@ -79,7 +84,7 @@ class Recipe:
     @property
     def cut(self) -> HistoryCut:
         """Which events of a history the model reads."""
-        return HistoryCut(self.model.history_length, getattr(self.model, "history_quotas", {}))
+        return cut_of(self.model)
 
     def derive(self, overrides: Mapping[str, Any]) -> "Recipe":
         """This recipe with some values changed, for example from the Launchpad.

@@ -166,6 +166,16 @@ def distinct(keys: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
     return order[new], number
 
 
+def requests_of(users: Column, day: np.ndarray, request_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Index of one example of each request, and for every example the number of its request.
+
+    A request is a user at an instant, known or not: what belongs to it is taken from any of its examples.
+    """
+    ids = np.where(users.missing, 0, users.values)
+    keys = (ids, users.missing, day, request_us)
+    return distinct(tuple(np.asarray(key).astype(np.int64) for key in keys))
+
+
 def expand(begin: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Concatenated ranges begin[i] ... begin[i] + lengths[i] - 1."""
     ends = np.cumsum(lengths)
@@ -201,8 +211,7 @@ def slice_histories(
     user = np.searchsorted(store.user_ids, ids)
     known = ~users.missing & (user < len(store.user_ids))
     known[known] = store.user_ids[user[known]] == ids[known]
-    # Users without events are kept apart too: what belongs to a request is taken from any of its examples.
-    first, row = distinct((ids, users.missing.astype(np.int64), day.astype(np.int64), request_us.astype(np.int64)))
+    first, row = requests_of(users, day, request_us)
     user = np.where(known, user, -1)
     event, counts = _select(store, user[first], day[first], request_us[first], cut)
     ages = np.repeat(request_us[first], counts) - store.event_us[event]

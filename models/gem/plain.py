@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.gem.backbone import Events, Sizes
 from models.gem.config import GemConfig
-from models.layers.cross import CrossNetV2
+from models.layers.cross import CrossTokens
 from models.layers.dot import DotInteraction
 
 
@@ -58,10 +58,10 @@ class DCNv2(nn.Module):
     def __init__(self, config: GemConfig, sizes: Sizes) -> None:
         super().__init__()
         self.out_tokens = sum(sizes)
-        self.cross = CrossNetV2(self.out_tokens * config.dim, config.layers, config.cross_rank or None)
+        rank = config.cross_rank or None
+        self.cross = CrossTokens(tokens=self.out_tokens, dim=config.dim, layers=config.layers, rank=rank)
 
     def forward(self, own_BND: Tensor, shared_RMD: Tensor, towers: list[Events], row_B: Tensor) -> Tensor:
         """See `models.gem.backbone.Backbone`."""
-        tokens = all_tokens(own_BND, shared_RMD, towers, row_B)
-        crossed: Tensor = self.cross(tokens.flatten(1))
-        return crossed.view_as(tokens)
+        crossed: Tensor = self.cross(all_tokens(own_BND, shared_RMD, towers, row_B))
+        return crossed

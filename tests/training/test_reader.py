@@ -77,10 +77,11 @@ def test_training_order_shuffles_requests_and_keeps_their_candidates_together(pl
     day = plan.walk[2]
     rewrite(plan, "examples", day, together)
     rows = Reader(plan).labelled(day)
-    request = list(zip(rows.columns["user_id"].values, rows.columns["request_ts"].values, strict=True))
+    users = rows.columns["user_id"]
+    request = list(zip(users.values, users.missing, rows.columns["request_ts"].values, strict=True))
     changes = sum(a != b for a, b in pairwise(request))
     assert changes + 1 == len(set(request)) < len(rows)
-    assert request != sorted(request) and request != sorted(request, key=lambda key: key[1])
+    assert request != sorted(request) and request != sorted(request, key=lambda key: key[2])
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5, 64, 169])

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 from features.days import day_range, shift
 from features.sources.sampling import kept_numpy
-from features.transform.histories import HistoryCut
 from training.chain import day_files
 from training.compute import Compute, deterministic
 from training.finite import NonFinite
@@ -22,6 +21,7 @@ from training.loopfm.generation import Generation, coexisting, load
 from training.loopfm.lists import lists
 from training.reader import Reader
 from training.reader import Rows as Examples
+from training.recipes import cut_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -88,8 +88,7 @@ def scored(generation: Generation, reader: Reader, rows: Examples) -> tuple[np.n
     """Logits float32 [N, T] and vectors float32 [N, d] of rows of its reader."""
     logits = np.zeros((len(rows), len(generation.schema.tasks)), dtype=np.float32)
     vectors = np.zeros((len(rows), generation.ref.width), dtype=np.float32)
-    config = generation.gem.config
-    cut = HistoryCut(config.history_length, config.history_quotas)
+    cut = cut_of(generation.gem.config)
     if len(rows):
         for positions, batch in reader.batches(rows, generation.schema, BATCH, Compute.alone().share, cut):
             given, vector = generation.outputs(batch)

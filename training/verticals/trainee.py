@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +131,7 @@ class VerticalTrainee:
     def start_at(self, rates: Mapping[str, float]) -> None:
         """Start both arms' biases at base rates."""
         for arm in self.arms.values():
-            arm.model.start_at(rates)
-            with arm.dense.training():
-                arm.model.start_at(rates)
+            arm.dense.change(partial(arm.model.start_at, rates))
 
     def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
         """Train both arms on each row once; yields the candidate's loss of every batch."""
