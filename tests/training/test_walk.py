@@ -143,7 +143,7 @@ def test_a_parent_that_does_not_fit_is_refused(plan: Plan, tmp_path: Path) -> No
     with pytest.raises(GemlineError, match=f"trained on label days up to {plan.walk[1]}"):
         ran(plan, parent=parent)
     with pytest.raises(GemlineError, match="other sizes"):
-        ran(plan, walk=plan.walk[2:], parent=parent, recipe=plan.recipe.derive({"model.dim": 4}))
+        ran(plan, walk=plan.walk[2:], parent=parent, recipe=plan.recipe.derive({"model.dim": 16}))
     (old / checkpoint.COMMITTED).unlink()
     with pytest.raises(checkpoint.CheckpointError, match="did not end"):
         ran(plan, walk=plan.walk[2:], parent=parent)
