@@ -169,7 +169,9 @@ def test_generations_never_mix(served: Path, instance: dg.DagsterInstance) -> No
 
 def _second_package(instance: dg.DagsterInstance, name: str) -> releases.Release:
     """A vertical of another generation, which has outputs of one day and no precomputed vectors."""
+    from orchestration.assets.lines import trained
     from orchestration.freezing import freeze_promoted
+    from orchestration.releasing import decide
     from serving.export import export
     from training import checkpoint
     from training.compute import Compute
@@ -179,8 +181,13 @@ def _second_package(instance: dg.DagsterInstance, name: str) -> releases.Release
     from training.run import train
     from training.verticals.planning import vertical_plan
 
-    assert run(instance, "gem_job", partition_key=COLD).success
+    selection = [key("gem_model")]
+    assert run(instance, "gem_job", selection=selection, partition_key=COLD).success
     tables = GEMLINE.tables()
+    # What a day of tiny's log says about a model is chance; here it is promoted whatever the gate would say.
+    folder, manifest = trained(GEMLINE.home, "gem", COLD)
+    judged = {"decision": {"kind": "promoted", "reason": "by a test", "evidence": {}}}
+    decide(tables, "gem", COLD, manifest["digest"], folder, judged)
     generation = freeze_promoted(tables, COLD)["name"]
     assert run(instance, "transfer_job", selection=[key("fm_outputs")], partition_key=COLD).success
     plan = vertical_plan(tables, vertical_line(WORLD, name), NEXT, vertical_tiny(), 7, 4)
