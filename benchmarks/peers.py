@@ -18,9 +18,9 @@ from training.metrics import Floats
 if TYPE_CHECKING:
     from benchmarks.rivals.dataset import Truth
 
-CHALLENGER = "gem_demo"
-SIBLINGS: tuple[str, ...] = ()
-"""Recipes of the product's other architectures."""
+CHALLENGER = "gem_small"
+SIBLINGS = ("gem_small_interformer", "gem_small_dlrm")
+"""The product's other architectures, with the challenger's settings."""
 NEURAL = ("din", "dcnv2", *SIBLINGS)
 STRONG = "boosting_strong"
 TREES = ("boosting_running", STRONG)

@@ -51,6 +51,8 @@ _DCN: Settings = {
     "parallel_dnn_hidden_units": [256, 128],
 }
 
+_GEM: Settings = {"model.history_length": 800}
+
 TRIALS: dict[str, tuple[Settings, ...]] = {
     "popularity": ({}, {"weeks": 26}, {"weeks": 12}, {"weeks": 4}),
     "boosting_running": _TREES,
@@ -66,6 +68,12 @@ TRIALS: dict[str, tuple[Settings, ...]] = {
         {**_DCN, "learning_rate": 2e-3},
         {**_DCN, "embedding_dim": 16, "net_dropout": 0.1},
         {**_DCN, "batch_size": 256, "num_cross_layers": 2},
+    ),
+    "gem_small": (
+        _GEM,
+        {**_GEM, "model.dim": 16},
+        {**_GEM, "table_lr": 0.1},
+        {**_GEM, "batch_size": 256},
     ),
 }
 """Settings on trial of each contender, the same number for all."""
@@ -96,7 +104,12 @@ def _boosting(kind: str, settings: Settings) -> Boosting:
 
 
 def tuned(name: str) -> Settings:
-    """The chosen settings of a contender; the first on trial where nothing was tuned yet."""
+    """The chosen settings of a contender; the first on trial where nothing was tuned yet.
+
+    An ablation or sibling `gem_small_*` takes over the choice of `gem_small`.
+    """
+    if name.startswith("gem_small_"):
+        return tuned("gem_small")
     known = json.loads(TUNED.read_text(encoding="utf-8")) if TUNED.exists() else {}
     if name in known:
         found: Settings = known[name]["chosen"]
