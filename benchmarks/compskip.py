@@ -42,9 +42,8 @@ def run(quick: bool) -> Result:
     from benchmarks.arms import log_batch
     from features.schema_of import schema_of
     from features.worlds import load_world
-    from training.recipes import recipe
 
-    recipes = {name: recipe(name) for name in ARMS}
+    recipes = arms()
     if quick:
         schema = schema_of(load_world("complete_journey"))
         batch = log_batch(schema, recipes[OWN].model.history_length)
@@ -53,6 +52,14 @@ def run(quick: bool) -> Result:
     figures, controls, notes = _cost(recipes, dataset.files.schema, _middle_batch(dataset, recipes[OWN]), turns=15)
     quality, scores, intervals, told = _quality(dataset, truth)
     return _result(figures | quality, controls | scores, notes | told, intervals, len(SEEDS))
+
+
+def arms() -> "dict[str, Recipe]":
+    """The arms, with the settings that `peers` uses."""
+    from benchmarks.rivals.contenders import tuned
+    from training.recipes import recipe
+
+    return {name: recipe(name, tuned(name)) for name in ARMS}
 
 
 def _result(
@@ -147,10 +154,10 @@ def _quality(
     import numpy as np
 
     from benchmarks.rivals import judge
-    from benchmarks.rivals.contenders import predictions
+    from benchmarks.rivals.contenders import predictions, tuned
 
     given: dict[str, Floats] = {
-        name: np.stack([predictions(name, {}, dataset, seed) for seed in SEEDS]) for name in ARMS
+        name: np.stack([predictions(name, tuned(name), dataset, seed) for seed in SEEDS]) for name in ARMS
     }
     loss = judge.auc_gain(truth, given[WITHOUT], given[OWN])
     gain = judge.auc_gain(truth, given[OWN], given[SHALLOW])

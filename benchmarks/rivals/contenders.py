@@ -22,6 +22,7 @@ from benchmarks.rivals.popularity import Popular
 from features.home import gemline_home
 from training.digest import sources_hash
 from training.metrics import Floats
+from training.recipes import ABLATIONS
 
 Settings = Mapping[str, Any]
 HERE = Path(__file__).parent
@@ -76,7 +77,7 @@ TRIALS: dict[str, tuple[Settings, ...]] = {
         {**_GEM, "batch_size": 256},
     ),
 }
-"""Settings on trial of each contender, the same number for all."""
+"""Settings on trial of each contender, the same number for all; what `tuned.json` lacks was not chosen yet."""
 
 
 def peer_of(name: str, settings: Settings) -> Peer:
@@ -108,8 +109,7 @@ def tuned(name: str) -> Settings:
 
     An ablation or sibling `gem_small_*` takes over the choice of `gem_small`.
     """
-    if name.startswith("gem_small_"):
-        return tuned("gem_small")
+    name = "gem_small" if name in ABLATIONS else name
     known = json.loads(TUNED.read_text(encoding="utf-8")) if TUNED.exists() else {}
     if name in known:
         found: Settings = known[name]["chosen"]

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from benchmarks.arms import costs, log_batch
-from benchmarks.compskip import ARMS, OWN, SHALLOW, WITHOUT, on_paper
+from benchmarks.compskip import OWN, SHALLOW, WITHOUT, arms, on_paper
 from features.schema_of import schema_of
 from features.transform.schema import FeatureSchema
 from features.worlds import load_world
-from training.recipes import recipe
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +16,7 @@ def schema() -> FeatureSchema:
 
 
 def test_closed_form_and_control_of_the_recipe(schema: FeatureSchema) -> None:
-    recipes = {name: recipe(name) for name in ARMS}
+    recipes = arms()
     batch = log_batch(schema, recipes[OWN].model.history_length, requests=6, candidates=18)
     off, shares = on_paper(recipes, schema, batch)
     assert off == 0
