@@ -141,6 +141,37 @@ def world_add(file: Path) -> None:
     click.echo(f"world {name} is known; its code location is in {write_workspace()}")
 
 
+@world_group.command(name="check")
+@click.argument("file")
+@click.option("--rows", default=10_000, show_default=True, type=click.IntRange(min=1), help="Read of each table.")
+def world_check(file: str, rows: int) -> None:
+    """Read a sample of the log of a world FILE: what each column holds, and which rows would be refused and why."""
+    from orchestration.doctor import require
+    from orchestration.world_check import check_world
+
+    require(("java", "jars", "packages"))
+    text, sound = check_world(file, rows)
+    click.echo(text)
+    if not sound:
+        raise SystemExit(1)
+
+
+@world_group.command(name="init")
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--out", type=click.Path(path_type=Path), help="World file to write; default: print it.")
+@click.option("--name", default="my_log", show_default=True, help="Name of the world.")
+@click.option("--timezone", default="UTC", show_default=True, help="Zone whose days are the partitions.")
+def world_init(logs: Sequence[Path], out: Path | None, name: str, timezone: str) -> None:
+    """Propose a first world file from a sample of LOGS, and say what a person must fill in."""
+    from orchestration.world_init import propose
+
+    proposal = propose(logs, name, timezone, out)
+    if out is None:
+        click.echo(proposal.text)
+    for sentence in proposal.open:
+        click.echo(f"fill in: {sentence}", err=True)
+
+
 @main.command()
 @click.option("--world", default="complete_journey", show_default=True)
 @click.option("--user", "users", type=int, multiple=True, required=True, help="User id; may be repeated.")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 from features.days import day_bounds
 from features.instants import instant, local_day
 from features.sources.canonical import bag, columns_of
-from features.sources.files.options import TIMES, Options
+from features.sources.files.options import TIMES, Mapping, Options
 from features.sources.files.values import ids_of, number_of, time_of, vector_of
 from features.sources.ids import filled, id64
 from features.worlds.schema import World
@@ -60,22 +61,19 @@ class Classified:
         )
 
 
-def classified(raw: "DataFrame", table: str, world: World, options: Options) -> Classified:
+def classified(texts: "Sequence[tuple[Mapping, DataFrame]]", table: str, world: World, options: Options) -> Classified:
     """Parse text columns and apply the rules.
 
     Args:
-        raw: as `reading.read_text` gives it.
+        texts: the table's mappings and their rows, as `shaping.shaped` gives them.
         table: canonical table.
         world: zone, surfaces, event types.
         options: how times are written.
     """
-    parsed = raw.select(
-        *_parsed(raw, table, world, options),
-        *_faults(raw, table, world, options),
-        "_row",
-        "_source",
-        "_broken",
-    )
+    parts = [_parsed_part(raw, mapping, table, world, options) for mapping, raw in texts]
+    parsed = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+    faults = [name for name in parsed.columns if name.startswith("_fault_")]
+    parsed = parsed.withColumns({name: F.coalesce(name, F.lit(False)) for name in faults} or {"_row": F.col("_row")})
     if table == "impressions":
         parsed = _with_keys(parsed, world)
     elif table in ("users", "ads"):
@@ -84,42 +82,39 @@ def classified(raw: "DataFrame", table: str, world: World, options: Options) -> 
     if table in ("impressions", "users", "ads"):
         parsed = _without_repeats(parsed, table)
     parsed = parsed.withColumn("_cut", _cut(parsed, world))
-    return Classified(table, parsed.drop("_broken", *(name for name in parsed.columns if name.startswith("_fault_"))))
+    return Classified(table, parsed.drop("_fault", *(name for name in parsed.columns if name.startswith("_fault_"))))
 
 
 def _kinds(table: str, world: World) -> dict[str, str]:
     return columns_of(table, world) | dict.fromkeys(("arrival_ts", "known_from"), "timestamp")
 
 
-def _mapped(raw: "DataFrame") -> list[str]:
-    return [name for name in raw.columns if not name.startswith("_")]
-
-
-def _parsed(raw: "DataFrame", table: str, world: World, options: Options) -> list["Column"]:
+def _parsed_part(raw: "DataFrame", mapping: Mapping, table: str, world: World, options: Options) -> "DataFrame":
+    """A mapping's values and, for times, numbers and lists, `_fault_<name>`: there was text, and it did not parse."""
     kinds = _kinds(table, world)
-    return [_parse(name, kinds[name], world, options).alias(name) for name in _mapped(raw)]
-
-
-def _parse(name: str, kind: str, world: World, options: Options) -> "Column":
-    if kind == "timestamp":
-        return time_of(F.col(name), options, world.timezone)
-    if kind == "bigint":
-        return id64(F.col(name))
-    if kind == "array<bigint>":
-        return ids_of(F.col(name))
-    if kind == "array<float>":
-        return vector_of(F.col(name), world.vectors[name])
-    return filled(F.col(name)) if kind == "string" else number_of(F.col(name), kind)
-
-
-def _faults(raw: "DataFrame", table: str, world: World, options: Options) -> list["Column"]:
-    """For times, numbers and lists: there was text, and it did not parse."""
-    kinds = _kinds(table, world)
-    return [
-        (filled(F.col(name)).isNotNull() & _parse(name, kinds[name], world, options).isNull()).alias(f"_fault_{name}")
-        for name in _mapped(raw)
+    names = [name for name in raw.columns if not name.startswith("_")]
+    values = {name: _parse(name, kinds[name], mapping, world, options) for name in names}
+    faults = {
+        f"_fault_{name}": filled(F.col(name)).isNotNull() & values[name].isNull()
+        for name in names
         if kinds[name] not in ("bigint", "string")
-    ]
+    }
+    columns = (column.alias(name) for name, column in (values | faults).items())
+    return raw.select(*columns, "_row", "_source", "_fault")
+
+
+def _parse(name: str, kind: str, mapping: Mapping, world: World, options: Options) -> "Column":
+    text = F.col(name)
+    if kind == "timestamp":
+        zone = world.timezone if options.naive_times == "local" else "UTC"
+        return time_of(text, options.spelling(mapping, name), zone)
+    if kind == "bigint":
+        return id64(text)
+    if kind == "array<bigint>":
+        return ids_of(text, mapping.separator)
+    if kind == "array<float>":
+        return vector_of(text, world.vectors[name], mapping.separator)
+    return filled(text) if kind == "string" else number_of(text, kind)
 
 
 def _with_keys(frame: "DataFrame", world: World) -> "DataFrame":
@@ -160,7 +155,7 @@ def _day(frame: "DataFrame", table: str, world: World) -> "Column":
 
 def _rule(frame: "DataFrame", table: str, world: World) -> "Column":
     """Name of the first rule that refuses a row."""
-    rules = [F.when(F.col("_broken"), F.lit("malformed line"))]
+    rules = [F.col("_fault")]
     for name in frame.columns:
         if name.startswith("_fault_"):
             column = name.removeprefix("_fault_")
