@@ -57,7 +57,9 @@ def peeks(logs: Sequence[Path]) -> tuple[Path, list[Peek]]:
     """
     paths = sorted({path.resolve() for log in logs for path in _files(log)})
     if not paths:
-        raise WorldError(f"no log files in {', '.join(map(str, logs))}; known are .csv, .tsv, .jsonl, .ndjson, .parquet")
+        raise WorldError(
+            f"no log files in {', '.join(map(str, logs))}; known are .csv, .tsv, .jsonl, .ndjson, .parquet"
+        )
     folder = Path(*_common([path.parent.parts for path in paths]))
     kinds: dict[str, list[Path]] = {}
     for path in paths:

@@ -169,8 +169,14 @@ def test_a_slate_becomes_impressions_with_positions_and_labels(
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
     extracted = extract(spark, world, [DAY])
     assert _rows(extracted, "impressions", "request_id", "user_id", "ad_id", "position", "format") == sorted(
-        [(1, BIG, BIG, 1, "a"), (1, BIG, BIG + 1, 2, "b"), (1, BIG, 7, 3, "c"), (2, None, 5, 1, "a")]
-        + [(5, 9, 8, 1, "a"), (5, 9, 9, 2, "b")],
+        [
+            (1, BIG, BIG, 1, "a"),
+            (1, BIG, BIG + 1, 2, "b"),
+            (1, BIG, 7, 3, "c"),
+            (2, None, 5, 1, "a"),
+            (5, 9, 8, 1, "a"),
+            (5, 9, 9, 2, "b"),
+        ],
         key=repr,
     )
     clicked = [(1, BIG + 1, "click"), (5, 8, "click"), (5, 9, "click")]
@@ -270,7 +276,10 @@ def test_several_columns_are_one_id_or_one_time(spark: "SparkSession", log_world
     }
     head = "no,item,place,day,clock,hw,who"
     world = log_world(
-        {"a.csv": _lines(head, "1,5,1,7/3/24,12:00,tv,1", "2,,2,7/3/24,12:00,tv,2"), "b.csv": _lines(head, "1,5,2,07/03/24,13:00,tv,")},
+        {
+            "a.csv": _lines(head, "1,5,1,7/3/24,12:00,tv,1", "2,,2,7/3/24,12:00,tv,2"),
+            "b.csv": _lines(head, "1,5,2,07/03/24,13:00,tv,"),
+        },
         impressions=[{"file": f"{shop}.csv", "constants": {"shop": shop}, **shared} for shop in ("a", "b")],
     )  # fmt: skip
     extracted = extract(spark, world, [DAY])
@@ -286,7 +295,8 @@ def test_several_columns_are_one_id_or_one_time(spark: "SparkSession", log_world
     [
         ("impressions", {"labels": {"click": "x"}}, "impressions.labels: only outcomes and events have labels"),
         ("outcomes", {"labels": {"klick": "x"}}, r"outcomes.labels: 'klick' is not in event_types \(click, buy\)"),
-        ("outcomes", {"labels": {"click": {"column": "x", "at_least": 1, "holds": "y"}}}, "`at_least` or `holds`, not both"),
+        ("outcomes", {"labels": {"click": {"column": "x", "at_least": 1, "holds": "y"}}},
+         "`at_least` or `holds`, not both"),
         ("impressions", {"times": {"request_ts": "dd/mm/yy"}}, r"no M \(months are MM; mm are minutes\)"),
         ("impressions", {"times": {"ad_id": "s"}}, "impressions.times: 'ad_id' holds no times"),
         ("impressions", {"recode": {"colour": {1: "red"}}}, "impressions.recode: 'colour' is no key of `columns`"),
