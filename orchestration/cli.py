@@ -163,11 +163,15 @@ def world_check(file: str, rows: int) -> None:
 @click.option("--timezone", default="UTC", show_default=True, help="Zone whose days are the partitions.")
 def world_init(logs: Sequence[Path], out: Path | None, name: str, timezone: str) -> None:
     """Propose a first world file from a sample of LOGS, and say what a person must fill in."""
-    from orchestration.world_init import propose
+    from features.sources.files.propose import propose
 
-    proposal = propose(logs, name, timezone, out)
+    proposal = propose(logs, name, timezone, Path.cwd() if out is None else out.parent)
     if out is None:
         click.echo(proposal.text)
+    elif out.exists():
+        raise GemlineError(f"{out} exists; choose another --out, or remove it")
+    else:
+        out.write_text(proposal.text, encoding="utf-8")
     for sentence in proposal.open:
         click.echo(f"fill in: {sentence}", err=True)
 

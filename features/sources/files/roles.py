@@ -84,11 +84,11 @@ def roles(peek: Peek) -> Roles:
         if spelling is not None:
             found.times[raw] = spelling
     for canonical, meant in WORDS.items():
-        raw = _named(meant, [raw for raw in peek.columns if raw not in found.used], peek)
-        if raw is not None and _fits(canonical, raw, peek):
-            found.named[canonical] = raw
-            if canonical.endswith("_id") and peek.types.get(raw) in FLOATS:
-                found.unclear.append(f"{peek.file}: column '{raw}' is floating point; write it as int64 or text")
+        name = _named(meant, [raw for raw in peek.columns if raw not in found.used], peek)
+        if name is not None and _fits(canonical, name, peek):
+            found.named[canonical] = name
+            if canonical.endswith("_id") and peek.types.get(name) in FLOATS:
+                found.unclear.append(f"{peek.file}: column '{name}' is floating point; write it as int64 or text")
     ads = found.named.get("ad_id")
     if ads is not None and is_list(peek.values(ads)):
         found.slate = [ads]

@@ -1,18 +1,20 @@
-"""What a sample of a log looks like through its world file: each column's mapping, type, range and blanks, and each rule
-by which rows would be refused. `gemline world check` prints it.
+"""What a sample of a log looks like through its world file; `gemline world check` prints it.
+
+Of each column its mapping, type, range and blanks; of each rule the rows that it would refuse, with one of them.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from features.ids import PLAIN_INTEGER
 from features.sources.base import parse_options
 from features.sources.canonical import columns_of
 from features.sources.files import files_of, read_tables
+from features.sources.files.heads import raw_columns
 from features.sources.files.options import Mapping, Options
 from features.worlds.schema import World
 
@@ -108,10 +110,6 @@ def _table(
 
 def _with_unread(found: TableSurvey, world: World, options: Options) -> TableSurvey:
     """Raw columns of the table's files that no mapping of any table reads from the same files."""
-    from dataclasses import replace
-
-    from features.sources.files.heads import raw_columns
-
     have: dict[str, None] = {}
     for mapping in options.mapped()[found.table]:
         have |= dict.fromkeys(name for group in files_of(world, options, found.table, mapping) for name in group.names)
@@ -224,7 +222,8 @@ def _crowded(world: World, tables: Sequence[TableSurvey]) -> list[str]:
     """Embedding tables with fewer rows than a column has values in the sample alone."""
     sizes = {feature.name: world.tables[feature.table] for feature in world.categorical}
     return [
-        f"{found.table}.{column.name}: {column.values} values in the sample, but its embedding table has {sizes[column.name]} rows"
+        f"{found.table}.{column.name}: {column.values} values in the sample, "
+        f"but its embedding table has {sizes[column.name]} rows"
         for found in tables
         if found.table != "events"
         for column in found.columns

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-
 pytestmark = pytest.mark.assets
 # In a process of its own: `local[*]` tries no task twice, and a process has one session.
 SCRIPT = """
@@ -33,7 +32,7 @@ def once(parts):
 spark = session()
 spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
 frame = extract(spark, world, world.days()).tables["impressions"]
-failing = frame.mapInPandas(once, frame.schema)
+failing = frame.mapInArrow(once, frame.schema)
 failing.write.format("delta").partitionBy("ds").save(sys.argv[2])
 written = spark.read.format("delta").load(sys.argv[2])
 print(json.dumps({
