@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from features.errors import WorldError
@@ -74,6 +75,18 @@ def opened(path: Path) -> IO[str]:
     return opener(path, "rt", newline="", encoding="utf-8-sig", errors="replace")
 
 
+def parquet_schema(path: Path) -> pa.Schema:
+    """Columns and Arrow types of a Parquet file.
+
+    Raises:
+        WorldError: it is none.
+    """
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise WorldError(f"{path} cannot be read as Parquet: {' '.join(str(error).split())}") from None
+
+
 def delimiter_of(files: Files, kind: str) -> str:
     """Between the values of a line."""
     return files.delimiter or DELIMITERS[kind]
@@ -132,7 +145,7 @@ def raw_columns(mapping: Mapping) -> dict[str, tuple[str, ...]]:
 
 def _head(path: Path, kind: str, files: Files, wanted: set[str], where: str) -> Head:
     if kind == "parquet":
-        return tuple((entry.name, str(entry.type)) for entry in pq.read_schema(path))
+        return tuple((entry.name, str(entry.type)) for entry in parquet_schema(path))
     if kind == "jsonl":
         return tuple((name, "") for name in _json_keys(path, wanted))
     return tuple((name, "") for name in _csv_names(path, kind, files, where))

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from features.errors import WorldError
-from features.sources.files.heads import DELIMITERS, format_of, opened
+from features.sources.files.heads import DELIMITERS, format_of, opened, parquet_schema
 
 HEAD_ROWS = 2000
 TAIL_BYTES = 200_000
@@ -88,7 +88,7 @@ def _peek(name: str, paths: Sequence[Path]) -> Peek:
     types: dict[str, str] = {}
     for path in dict.fromkeys((paths[0], paths[-1])):
         if kind == "parquet":
-            types = {entry.name: str(entry.type) for entry in pq.read_schema(path)}
+            types = {entry.name: str(entry.type) for entry in parquet_schema(path)}
             rows += _parquet_rows(path)
         elif kind == "jsonl":
             rows += [row for line in [*_head(path), *_tail(path)] if (row := _json_row(line)) is not None]

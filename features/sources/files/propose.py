@@ -7,11 +7,11 @@ tasks and features. What is not sure becomes a sentence in `Proposal.open`, and 
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 
@@ -22,6 +22,8 @@ from features.sources.files.roles import ARRIVED, HAPPENED, KNOWN, SHOWN, Roles,
 
 MOST_VALUES = 2000
 """A column with more different values in the sample is an id or a text, and no feature of its own."""
+MOST_OWN = 0.9
+"""So is one with nearly as many values as rows."""
 DAY_IS_ENOUGH = "PT24H"
 
 
@@ -44,6 +46,7 @@ class Draft:
         vectors: attribute -> width.
         events: event types, in order.
         open: questions.
+        left: file -> columns that are no features: of one value, of too many, or measured.
     """
 
     mappings: dict[str, dict[str, Any]]
@@ -52,6 +55,7 @@ class Draft:
     vectors: dict[str, int]
     events: list[str]
     open: list[str]
+    left: dict[str, list[str]] = field(default_factory=dict)
 
 
 def propose(logs: Sequence[Path], name: str, timezone: str, folder: Path) -> Proposal:
@@ -64,8 +68,12 @@ def propose(logs: Sequence[Path], name: str, timezone: str, folder: Path) -> Pro
         folder: where the file will lie.
 
     Raises:
-        WorldError: no files, or no table of impressions can be seen in them.
+        WorldError: no such zone, no files, or no table of impressions can be seen in them.
     """
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise WorldError(f"'{timezone}' is no IANA time zone (for example Europe/Berlin)") from None
     base, found = peeks(logs)
     known = [roles(peek) for peek in found]
     draft = Draft({}, {}, [], {}, [], [question for entry in known for question in entry.unclear])
@@ -77,8 +85,24 @@ def propose(logs: Sequence[Path], name: str, timezone: str, folder: Path) -> Pro
     world = _world(draft, impressions, name, timezone, options)
     head = [f"# Drafted from a sample of {len(found)} kinds of files. docs/worlds.md explains every key."]
     head += [f"# FILL IN: {question}" for question in draft.open]
-    body = yaml.safe_dump(world, sort_keys=False, width=118, default_flow_style=None, allow_unicode=True)
+    head += [
+        f"# Left out of {file} (one value, too many, or measured): {_some(raws)}" for file, raws in draft.left.items()
+    ]
+    body = yaml.dump(world, Dumper=_Plain, sort_keys=False, width=118, default_flow_style=None, allow_unicode=True)
     return Proposal("\n".join([*head, body]), tuple(draft.open))
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors: what stands twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Of all values."""
+        return True
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
 
 
 # ---- which file is which table
@@ -166,8 +190,8 @@ def _features(draft: Draft, entry: Roles, raws: Iterable[str], used: set[str], p
             items = {item.strip(' "[]') for value in values for item in re.split(r"[|,]", value)}
             draft.many.append(name)
             draft.features[name] = len(items)
-        elif several < 2 or several > MOST_VALUES or any("." in value for value in values if _is_number(value)):
-            draft.open.append(f"{entry.peek.file}: column '{raw}' is left out ({several} different values)")
+        elif not 1 < several <= MOST_VALUES or several > MOST_OWN * max(len(values), 50) or _is_measured(values):
+            draft.left.setdefault(entry.peek.file, []).append(raw)
             continue
         else:
             draft.features[name] = several
@@ -175,8 +199,9 @@ def _features(draft: Draft, entry: Roles, raws: Iterable[str], used: set[str], p
     return found
 
 
-def _is_number(value: str) -> bool:
-    return re.fullmatch(r"-?\d+\.\d+", value) is not None
+def _is_measured(values: Iterable[str]) -> bool:
+    """Numbers with a point: no categories."""
+    return any(re.fullmatch(r"-?\d+\.\d+", value) for value in values)
 
 
 def _map_impressions(draft: Draft, entry: Roles, known: Sequence[Roles]) -> None:
@@ -351,7 +376,6 @@ def _tasks(draft: Draft, entry: Roles, outcomes: dict[str, Any]) -> list[dict[st
 
 
 def _days(instants: Iterable[datetime], timezone: str) -> tuple[str, str]:
-    ZoneInfo(timezone)
     days = [day_of(at, timezone) for at in instants]
     return min(days), max(days)
 

@@ -136,13 +136,14 @@ def read_time(text: str, spelling: str) -> datetime:
 
 def _named(meant: set[str], left: Sequence[str], peek: Peek) -> str | None:
     """The column whose name says one of the meant words and little else."""
-    fits = [raw for raw in left if _stems(raw) & meant and _stems(raw) <= meant | FILLERS]
-    fits = [raw for raw in fits if peek.values(raw)]
+    stems = {raw: _stems(raw, meant) for raw in left if peek.values(raw)}
+    fits = [raw for raw, said in stems.items() if said & meant and said <= meant | FILLERS]
     return min(fits, key=lambda raw: len(words(raw) - {"id"})) if fits else None
 
 
-def _stems(raw: str) -> set[str]:
-    return {word.removesuffix("s") if len(word) > 3 else word for word in words(raw)}
+def _stems(raw: str, meant: set[str]) -> set[str]:
+    """Words, those that are not meant without the s of a plural."""
+    return {word if word in meant else word.removesuffix("s") for word in words(raw)}
 
 
 def _fits(canonical: str, raw: str, peek: Peek) -> bool:
