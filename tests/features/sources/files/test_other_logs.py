@@ -4,6 +4,8 @@ The rows here are made up in the layout of the published files; the whole Open B
 installed (`docs/open_bandit.md`), and shows in the test's name that it was left out where it is not.
 """
 
+import gzip
+import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -147,3 +149,35 @@ def test_movielens_has_typed_headers_seconds_and_likes(spark: "SparkSession", tm
     assert extracted.refused is not None
     assert {row["rule"] for row in extracted.refused.collect()} == {"rating:float is no number"}
     assert _labels(world, extracted, world.days()) == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_the_example_of_the_docs_reads_the_log_that_it_describes(spark: "SparkSession", tmp_path: Path) -> None:
+    """The commented mapping in docs/worlds.md, over the files that its comments speak of."""
+    page = (EXAMPLE.parents[1] / "worlds.md").read_text()
+    options = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["source"]["options"]
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    row = {"shop": "x", "request": 1, "user": 7, "shown": [5, 6], "prices": [1.5, 2.5], "page": 2, "device": "d1"}
+    lines = json.dumps(row | {"asked_at": 1709814600123, "clicked": [6]}) + "\n"
+    (logs / "requests-1.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (logs / "devices.tsv").write_text("d1\tphone\n")
+    stream = ("x/1,7,6,BUY,07/03/24", "x/1,7,6,LOOK,07/03/24", "x/1,7,5,CART,06/03/24")
+    (logs / "shop.csv").write_text("\n".join(["ref,who,what,kind,day", *stream]) + "\n")
+    raw = _movielens(tmp_path) | {"timezone": "America/New_York", "first_day": "2024-03-06", "last_day": "2024-03-07"}
+    raw |= {"surfaces": [{"name": "feed"}, {"name": "search"}], "event_types": ["click", "buy", "cart"], "users": {}}
+    raw |= {"ads": {}, "context": ["device"], "source": {"adapter": "files", "options": options}}
+    raw["tasks"] = [raw["tasks"][0] | {"name": "click", "event": "click", "match": ["request_id", "ad_id"]}]
+    raw["categorical"] = [feature for feature in raw["categorical"] if feature["name"] not in ("genres", "age")]
+    (tmp_path / "world.yaml").write_text(yaml.safe_dump(raw))
+    world = read_world(tmp_path / "world.yaml")
+    extracted = extract(spark, world, world.days())
+    assert extracted.refused is not None and extracted.refused.count() == 0
+    request, phone = id_of("x/1"), id_of("phone")
+    shown = _rows(extracted, "impressions", "request_id", "ad_id", "surface", "position", "value", "context_device")
+    assert shown == [(request, 5, "search", 1, 1.5, phone), (request, 6, "search", 2, 2.5, phone)]
+    acts = [(6, "buy", "2024-03-07"), (5, "cart", "2024-03-06")]
+    assert _rows(extracted, "outcomes", "ad_id", "event_type", "ds") == sorted(
+        [(6, "click", "2024-03-07"), *acts], key=repr
+    )
+    assert _rows(extracted, "events", "ad_id", "event_type", "ds") == sorted(acts, key=repr)
+    assert _labels(world, extracted, world.days()) == [0.0, 1.0]
