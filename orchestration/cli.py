@@ -143,7 +143,9 @@ def world_add(file: Path) -> None:
 
 @world_group.command(name="check")
 @click.argument("file")
-@click.option("--rows", default=10_000, show_default=True, type=click.IntRange(min=1), help="Read of each table.")
+@click.option(
+    "--rows", default=10_000, show_default=True, type=click.IntRange(min=1), help="Read of each mapping's files."
+)
 def world_check(file: str, rows: int) -> None:
     """Read a sample of the log of a world FILE: what each column holds, and which rows would be refused and why."""
     from orchestration.doctor import require

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from features.sources.files.survey import TableSurvey
 
 EXAMPLE_WIDTH = 160
+CELL_WIDTH = 60
+NAMED = 12
+"""Columns that nothing reads, listed by name."""
 HEADS = ("column", "read from", "type", "range", "blank")
 
 
@@ -54,11 +57,12 @@ def _table(found: "TableSurvey") -> str:
     cells = [HEADS] + [
         (column.name, column.source, column.kind, column.span, f"{column.blank:.1%}") for column in found.columns
     ]
-    widths = [min(max(len(row[at]) for row in cells), 48) for at in range(len(HEADS))]
+    widths = [min(max(len(row[at]) for row in cells), CELL_WIDTH) for at in range(len(HEADS))]
     lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
     refused = [
         f"  refused: {count} by '{rule}' in {where}, such as {row[:EXAMPLE_WIDTH]}"
         for rule, where, count, row in found.refused
     ]
-    unread = [f"  not read: {', '.join(found.unread)}"] if found.unread else []
+    more = f" and {len(found.unread) - NAMED} more" if len(found.unread) > NAMED else ""
+    unread = [f"  not read: {', '.join(found.unread[:NAMED])}{more}"] if found.unread else []
     return "\n".join([title + days, *(line.rstrip() for line in lines), *refused, *unread])

@@ -74,7 +74,7 @@ class TableSurvey:
 
 
 def survey(spark: "SparkSession", world: World, most: int) -> list[TableSurvey]:
-    """Read about `most` rows of each table.
+    """Read about `most` rows of each mapping's files.
 
     Raises:
         WorldError: the options do not fit the world or the files.
