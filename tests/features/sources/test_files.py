@@ -156,6 +156,21 @@ def test_nanoseconds_are_cut_not_rounded(
     }
 
 
+@pytest.mark.parametrize("kind", ["s", "ms", "us", "int96"])
+def test_parquet_times_of_any_unit_are_one_instant(
+    spark: "SparkSession", log_world: LogWorld, tmp_path: Path, kind: str
+) -> None:
+    at = datetime(2024, 3, 7, 12, 30, 5)  # noqa: DTZ001
+    same = {name: pa.array([1]) for name in ("impression_id", "request_id", "user", "ad")}
+    words = {"placement": pa.array(["feed"]), "device": pa.array(["phone"]), "format": pa.array(["video"])}
+    words["slot"] = pa.array([1])
+    stamps = pa.array([at], pa.timestamp("ns" if kind == "int96" else kind))
+    table = pa.table({**same, **words, "shown_at": stamps})
+    pq.write_table(table, tmp_path / "drop.parquet", use_deprecated_int96_timestamps=kind == "int96")
+    (row,) = _rows(extract(spark, log_world({}, impressions=_mapping("drop.parquet")), [DAY]))
+    assert row["request_ts"] == at
+
+
 # ---- times and days
 
 
