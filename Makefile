@@ -12,6 +12,8 @@ TORCH_BACKEND ?=
 WORLD ?= complete_journey
 PORT ?= 3000
 SERVE_PORT ?= 8000
+# processes that share the tests; each may start a Spark of its own (some 2 GiB)
+JOBS ?= 2
 # a bench's name, or empty for all stale ones
 NAME ?=
 
@@ -74,9 +76,9 @@ types: setup ## static types
 contracts: setup ## who may import whom
 	$(BIN)/lint-imports
 
-# one process: Spark's JVM and the stages of `tiny` are made once
-lanes: setup ## all test lanes of a machine without GPU; absent services are skipped in sight
-	$(BIN)/pytest -m "not gpu" -rs
+# tests that share stages of `tiny` run in one process: tests/conftest.py
+lanes: setup ## all test lanes of a machine without GPU; absent services are skipped in sight (JOBS=2 processes)
+	$(BIN)/pytest -m "not gpu" -rs -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 unit assets distributed services browser gpu: setup ## one lane of tests
 	$(BIN)/pytest -m $@ -rs
