@@ -20,7 +20,8 @@ from features.transform.batch import Batch, HistoryStore, Labels, build_batch, s
 from features.transform.columns import Column, joined
 from features.transform.histories import HistoryCut, requests_of
 from features.transform.schema import FeatureSchema
-from training.parquet import read_columns, read_histories
+from training.mapped_histories import histories
+from training.parquet import read_columns
 from training.plan import DayFiles
 
 KEYS = ("impression_id", "user_id", "surface", "request_ts", "keep_rate")
@@ -112,7 +113,7 @@ class Reader:
         asked = (plan.schema, *schemas)
         self._columns = sorted({name for one in asked for name in one.feature_names} | set(KEYS))
         fields = list(dict.fromkeys(entry.name for one in asked for entry in one.history.fields))
-        self.histories: HistoryStore = read_histories(plan.user_history, fields)
+        self.histories: HistoryStore = histories(plan.user_history, fields)
         self._examples: OrderedDict[str, Rows] = OrderedDict()
 
     def examples(self, day: str) -> Rows:

@@ -5,7 +5,7 @@ length is an argument. All candidates of one request see the same history, hence
 request and examples point to them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +23,7 @@ class HistoryStore:
         user_ids: int64 [U], sorted.
         offsets: int64 [U + 1]; events of user u are offsets[u] ... offsets[u + 1] - 1.
         event_us: int64 [E], UTC microseconds, ascending within a user.
-        day: int64 [E], ordinal of the local day on which the event arrived.
+        day: int64 or int32 [E], ordinal of the local day on which the event arrived.
         late: bool [U]; some event of the user arrived after a later event had.
         type: int64 [E], ids of event type names.
         fields: name -> (int64 [E], missing [E]).
@@ -53,21 +53,16 @@ class HistoryStore:
         a slice keeps the same events whether it is cut here or was cut for the feature store.
         """
         columns = {name: as_column(data) for name, data in fields.items()}
-        ties = [key for column in columns.values() for key in (~column.missing, _known(column))]
-        order = np.lexsort((day, *reversed(ties), type, event_us, user_id))
+        order = event_order(user_id, event_us, type, list(columns.values()), day)
         users, starts = np.unique(user_id[order], return_index=True)
         offsets = np.append(starts, len(order)).astype(np.int64)
         days = np.asarray(day, dtype=np.int64)[order]
-        late = np.zeros(len(users), dtype=bool)
-        owner = np.repeat(np.arange(len(users)), np.diff(offsets))
-        backwards = np.flatnonzero((np.diff(days) < 0) & (np.diff(owner) == 0))
-        late[owner[backwards]] = True
         return cls(
             user_ids=users.astype(np.int64),
             offsets=offsets,
             event_us=np.asarray(event_us, dtype=np.int64)[order],
             day=days,
-            late=late,
+            late=late_users(offsets, days),
             type=np.asarray(type, dtype=np.int64)[order],
             fields={name: Column(column.values[order], column.missing[order]) for name, column in columns.items()},
         )
@@ -124,6 +119,24 @@ class Histories:
     age_us: np.ndarray
     type: np.ndarray
     fields: dict[str, np.ndarray]
+
+
+def event_order(
+    user: np.ndarray, event_us: np.ndarray, type: np.ndarray, fields: Sequence[Column], day: np.ndarray
+) -> np.ndarray:
+    """Positions of events in the order of a store: by user, time, type, fields with missing first, and arrival."""
+    ties = [key for column in fields for key in (~column.missing, _known(column))]
+    order: np.ndarray = np.lexsort((day, *reversed(ties), type, event_us, user))
+    return order
+
+
+def late_users(offsets: np.ndarray, day: np.ndarray) -> np.ndarray:
+    """Which users, bool [U], have an event that arrived after a later one had."""
+    backwards = np.flatnonzero(day[1:] < day[:-1])
+    owner = np.searchsorted(offsets, backwards, side="right") - 1
+    late = np.zeros(len(offsets) - 1, dtype=bool)
+    late[owner[backwards + 1 < offsets[owner + 1]]] = True
+    return late
 
 
 def _known(column: Column) -> np.ndarray:
@@ -215,7 +228,7 @@ def slice_histories(
     user = np.where(known, user, -1)
     event, counts = _select(store, user[first], day[first], request_us[first], cut)
     ages = np.repeat(request_us[first], counts) - store.event_us[event]
-    fields = {name: rows[event] for name, rows in store.encoded(schema).items()}
+    fields = {name: rows[event].astype(np.int64, copy=False) for name, rows in store.encoded(schema).items()}
     return Histories(row, counts, ages, type_index(schema, store.type[event]), fields)
 
 
