@@ -110,17 +110,28 @@ def _as_frame(spark: "SparkSession", entities: "DataFrame | pd.DataFrame") -> "D
     import pandas as pd
 
     if isinstance(entities, pd.DataFrame):
-        if STAMP not in entities or not pd.api.types.is_datetime64_any_dtype(entities[STAMP]):
+        if STAMP not in entities or not _holds_timestamps(entities[STAMP]):
             raise GemlineError(
                 f"entities: column '{STAMP}' must hold timestamps (naive ones mean UTC), not dates or text"
             )
         stamps = pd.to_datetime(entities[STAMP], utc=True)
+        if stamps.isna().any():
+            raise GemlineError(f"entities: row {stamps.isna().argmax()} has no '{STAMP}'; every row needs its instant")
         numbers = (stamps - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(microseconds=1)
         frame = spark.createDataFrame(entities.assign(**{STAMP: numbers.astype("int64")}))
         return frame.withColumn(STAMP, F.timestamp_micros(STAMP))
     if dict(entities.dtypes).get(STAMP) != "timestamp":
         raise GemlineError(f"entities: column '{STAMP}' must be a TIMESTAMP")
     return entities
+
+
+def _holds_timestamps(column: "pd.Series") -> bool:
+    """Also a column of single ones, which is what naive stamps, or several zones, beside each other make."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return True
+    return len(column) > 0 and all(isinstance(value, datetime) for value in column)
 
 
 def _without_rows(frame: "DataFrame", world: "World", features: str | Sequence[str]) -> "DataFrame":

@@ -8,9 +8,10 @@ from pyspark.sql import functions as F
 
 from features.examples import HEAD, attributes_by_day, examples, expected_rows, statistics_days
 from features.ids import id_of
+from features.labels import Log, labels_of
 from features.schema_of import schema_of
 from features.store.historical import historical_features
-from tests.features.frames import USERS, frame
+from tests.features.frames import OUTCOMES, USERS, frame
 from tests.features.store_log import (
     COUNTRY,
     DAYS,
@@ -93,6 +94,7 @@ def test_unknown_users_and_missing_users_stay_with_missing_features(rows: dict[i
 
 
 def test_two_impressions_of_one_instant_are_two_examples(rows: dict[int, dict[str, Any]]) -> None:
+    """B11."""
     own = {"impression_id", "request_id"}
     assert {k: v for k, v in rows[2].items() if k not in own} == {k: v for k, v in rows[5].items() if k not in own}
 
@@ -162,12 +164,43 @@ def test_no_value_planted_in_the_future_changes_an_example(
 
 
 def test_an_impressions_own_click_is_no_feature_of_it(spark: "SparkSession", rows: dict[int, dict[str, Any]]) -> None:
+    """B08: whether it comes at the request, a microsecond or a second after."""
     tables = copied(spark, "own-click")
     stamps = ("2024-03-08 15:00:00", "2024-03-08 15:00:00.000001", "2024-03-08 15:00:01")
     publish_events(tables, HAPPENED + [event(1, 10, at, DAYS[1], request_id=2) for at in stamps])
     found = made(tables, [DAYS[1], DAYS[3]])
     assert {ident: found[ident] for ident in (1, 2, 3, 4, 5)} == {ident: rows[ident] for ident in (1, 2, 3, 4, 5)}
     assert found[7]["user_events_3d"] == rows[7]["user_events_3d"] + 3
+
+
+def test_two_impressions_of_one_instant_keep_their_own_labels(
+    tables: "Tables", rows: dict[int, dict[str, Any]]
+) -> None:
+    """B11: every impression has one example and one label of its task, known or unknown users alike."""
+    clicks = [{"request_id": 2, "user_id": 1, "ad_id": 10, "event_type": "click", "event_ts": "2024-03-08 15:00:01"}]
+    clicks.append(
+        {"request_id": 4, "user_id": 9, "ad_id": 12, "event_type": "click", "event_ts": "2024-03-08 16:00:00"}
+    )
+    outcomes = frame(tables.spark, OUTCOMES, [{**click, "ds": DAYS[1]} for click in clicks])
+    log = Log(tables.world, tables.read("impressions", [*DAYS[:2], DAYS[3]]), outcomes.unionByName(outcomes))
+    found = labels_of(log, DAYS).where("task = 'click'").collect()
+    own = {row["impression_id"]: row["label"] for row in found}
+    assert len(found) == len(own) == len(rows)
+    assert own == {ident: float(ident in (2, 4)) for ident in rows}
+
+
+def test_an_example_built_again_after_a_correction_is_the_same(spark: "SparkSession") -> None:
+    """B09: a correction with an old stamp that became known after the day costs no commit of its examples."""
+    tables = copied(spark, "corrected")
+    first = tables.publish("examples", examples(spark, tables.world, DAYS[1:2], tables), DAYS[1:2])
+    own = tables.read("user_stats", DAYS[:1])
+    wrong = own.withColumn("user_events_1d", F.lit(9.0)).withColumn("ds", F.lit(DAYS[1]))
+    later = wrong.withColumn("available_ts", F.expr("TIMESTAMP'2024-03-09 09:00:00'"))
+    rest = tables.read("user_stats", DAYS[1:2]).join(later.select("user_id"), "user_id", "left_anti")
+    tables.publish("user_stats", rest.unionByName(later), DAYS[1:2])
+    again = tables.publish("examples", examples(spark, tables.world, DAYS[1:2], tables), DAYS[1:2])
+    assert first[0].changed and not again[0].changed
+    assert again[0].content_hash == first[0].content_hash
 
 
 def test_the_day_join_of_attributes_equals_feasts_join_at_the_days_start(tables: "Tables") -> None:

@@ -67,6 +67,18 @@ def test_stamps_are_the_local_midnight_and_the_lag(spark: "SparkSession", world:
     assert row["a"] - row["e"] == 30 * 60 * 1_000_000
 
 
+def test_a_day_of_25_hours_holds_its_hour_twice(spark: "SparkSession", world: World) -> None:
+    # half past one, before and after clocks went back; the day's last instant; and the first of the next
+    stamps = ("2024-11-03 05:30:00", "2024-11-03 06:30:00", "2024-11-04 04:59:59.999999", "2024-11-04 05:00:00")
+    days = ["2024-11-03", "2024-11-04"]
+    log = [event(1, 10, at, days[at >= "2024-11-04 05"], request_id=number) for number, at in enumerate(stamps)]
+    rows = by_key(user_stats_of(frame(spark, EVENTS, log), world, days), "user_id")
+    assert [rows[1, ds]["user_events_1d"] for ds in days] == [3.0, 1.0]
+    assert rows[1, days[0]]["user_span_days"] == pytest.approx(23.5 / 24, abs=1e-6)
+    end = rows[1, days[1]]["event_timestamp"] - rows[1, days[0]]["event_timestamp"]
+    assert end == timedelta(days=1)
+
+
 def test_an_event_counts_only_from_its_arrival_on(spark: "SparkSession", world: World) -> None:
     late = event(1, 10, "2024-03-07 12:00:00", "2024-03-09", request_id=1)
     on_time = event(1, 10, "2024-03-08 12:00:00", "2024-03-08", request_id=1)

@@ -66,6 +66,7 @@ def joined(tables: Tables, asked: Any) -> list[tuple[int, Any]]:
 
 
 def test_no_row_is_merged_multiplied_or_dropped(spark: "SparkSession", tables: Tables) -> None:
+    """B11: of three copies of a value the one that became known last is joined; cold and stale users stay."""
     noon = "2024-03-07 12:00:00"
     # shared key and time; another user; before the first value; expired; unknown; missing
     rows = [
@@ -83,6 +84,7 @@ def test_no_row_is_merged_multiplied_or_dropped(spark: "SparkSession", tables: T
 
 
 def test_a_correction_is_used_from_its_availability_on(spark: "SparkSession", tables: Tables) -> None:
+    """B09."""
     rows = [
         (1, 1, "2024-03-08 09:00:00"),
         (2, 1, "2024-03-08 09:00:00.000001"),
@@ -92,6 +94,7 @@ def test_a_correction_is_used_from_its_availability_on(spark: "SparkSession", ta
 
 
 def test_a_value_stamped_at_the_request_is_not_seen(spark: "SparkSession", tables: Tables) -> None:
+    """B08."""
     rows = [(1, 4, "2024-03-07 11:00:00"), (2, 4, "2024-03-07 11:00:00.000001")]
     assert joined(tables, entities(spark, rows)) == [(1, None), (2, 7.0)]
 
@@ -122,7 +125,22 @@ def test_zones_of_stamps_and_of_the_machine_do_not_matter(tables: Tables, machin
         assert joined(tables, aware) == [(1, 7.0)]
 
 
+def test_stamps_of_several_zones_may_stand_beside_each_other(tables: Tables, machine_zone: str) -> None:
+    """B10: all mean the same instant, and every row comes back."""
+    texts = ["2024-03-07 11:30", "2024-03-07T06:30-05:00", "2024-03-07T17:00+05:30"]
+    stamps = pd.Series([pd.Timestamp(text) for text in texts], dtype=object)
+    asked = pd.DataFrame({"row": [1, 2, 3], "user_id": [4, 4, 4], "event_timestamp": stamps})
+    assert joined(tables, asked) == [(1, 7.0), (2, 7.0), (3, 7.0)]
+
+
+def test_a_row_without_an_instant_is_refused_by_number(tables: Tables) -> None:
+    asked = pd.DataFrame({"row": [1, 2], "user_id": [4, 4], "event_timestamp": pd.to_datetime(["2024-03-07", None])})
+    with pytest.raises(GemlineError, match="row 1 has no 'event_timestamp'"):
+        joined(tables, asked)
+
+
 def test_dates_are_refused_by_name(tables: Tables) -> None:
+    """B10."""
     dates = pd.DataFrame({"row": [1], "user_id": [4], "event_timestamp": [pd.Timestamp("2024-03-07").date()]})
     with pytest.raises(GemlineError, match="column 'event_timestamp' must hold timestamps"):
         joined(tables, dates)
