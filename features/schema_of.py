@@ -5,6 +5,7 @@ too: `features.stats` and `features.history` compute exactly these, the feature 
 and the schema lists exactly these.
 """
 
+from features.days import day_range, shift
 from features.transform.schema import (
     Categorical,
     Content,
@@ -71,6 +72,12 @@ def attribute_types(world: World, table: str) -> dict[str, str]:
     }
 
 
+def history_days(world: World, ds: str) -> list[str]:
+    """Days of `user_history` that requests of a day may see, and at least one: the world's first."""
+    last = ds if world.history.as_of == "request" else shift(ds, -1)
+    return day_range(world.first_day, last) or [world.first_day]
+
+
 def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
     """The feature schema of a world.
 
@@ -94,7 +101,7 @@ def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
     return FeatureSchema(
         categorical=categorical,
         dense=(*user_statistics(world), *ad_statistics(world)),
-        history=History(fields=fields, length=history_length),
+        history=History(fields=fields, length=history_length, as_of=world.history.as_of),
         tables=dict(world.tables),
         surfaces=world.surface_names,
         event_types=world.event_types,

@@ -12,6 +12,11 @@ def day_axis(world: World) -> dg.DailyPartitionsDefinition:
     return dg.DailyPartitionsDefinition(start_date=world.first_day, end_date=end, timezone=world.timezone)
 
 
+def history_before(world: World) -> dg.TimeWindowPartitionMapping | dg.IdentityPartitionMapping:
+    """The days' histories that requests see: those of the day before, or of the day itself where the world says so."""
+    return dg.IdentityPartitionMapping() if world.history.as_of == "request" else day_before()
+
+
 def day_before() -> dg.TimeWindowPartitionMapping:
     """What the first requests of a day can see: the day before, which the first day of all lacks."""
     return dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1, allow_nonexistent_upstream_partitions=True)

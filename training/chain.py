@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from features.days import day_range, shift
 from features.errors import GemlineError
-from features.schema_of import schema_of
+from features.schema_of import history_days, schema_of
 from training.lines import Line
 from training.plan import DayFiles, ModelRef, Plan, TransferPlan
 from training.recipes import Recipe
@@ -87,7 +87,7 @@ def trainer_plan(
         seed=seed,
         examples=day_files(tables, "examples", sorted({*due, *_referenced_days(tables, due)})),
         labels=day_files(tables, "labels", due),
-        user_history=day_files(tables, "user_history", day_range(tables.world.first_day, shift(ds, -1))),
+        user_history=day_files(tables, "user_history", history_days(tables.world, ds)),
         parent=_reference(tables, found.parent),
         incumbent=_reference(tables, found.incumbent),
         transfer=transfer,

@@ -173,7 +173,9 @@ def _consumed(plan: Plan, walked: Walked, last: str) -> tuple[tuple[str, str, st
     found = [("examples", day, plan.examples[day].content_hash) for day in walked.consumed_examples]
     found += [("labels", day, plan.labels[day].content_hash) for day in plan.walk]
     if plan.walk:
-        found += [("user_history", day, entry.content_hash) for day, entry in plan.user_history.items() if day < last]
+        same_day = plan.schema.history.as_of == "request"
+        seen = {day: entry for day, entry in plan.user_history.items() if day < last or (same_day and day == last)}
+        found += [("user_history", day, entry.content_hash) for day, entry in seen.items()]
     if plan.transfer:
         outputs, vectors = plan.transfer.fm_outputs, plan.transfer.vectors
         found += [("fm_outputs", day, entry.content_hash) for day, entry in outputs.items() if day <= last]

@@ -205,13 +205,16 @@ def slice_histories(
     request_us: np.ndarray,
     cut: HistoryCut | None = None,
 ) -> Histories:
-    """What each example may know of its user: events available before its day and stamped before its request.
+    """What each example may know of its user: events available by then and stamped before its request.
+
+    With `as_of: day_start` an event is available that arrived on an earlier day; with `request` one of the day itself
+    too, since the request carries those.
 
     Args:
         schema: fields, tables and event types.
         store: all events that may be needed.
         user_id: ids [B]; missing or unknown users have no history.
-        day: ordinals [B] of the examples' local days; an event must have arrived on an earlier one.
+        day: ordinals [B] of the examples' local days.
         request_us: int64 [B], UTC microseconds; an event must be stamped strictly before.
         cut: which of them are kept; the last `schema.history.length` by default.
 
@@ -226,16 +229,20 @@ def slice_histories(
     known[known] = store.user_ids[user[known]] == ids[known]
     first, row = requests_of(users, day, request_us)
     user = np.where(known, user, -1)
-    event, counts = _select(store, user[first], day[first], request_us[first], cut)
+    until = day[first] + (schema.history.as_of == "request")
+    event, counts = _select(store, user[first], until, request_us[first], cut)
     ages = np.repeat(request_us[first], counts) - store.event_us[event]
     fields = {name: rows[event].astype(np.int64, copy=False) for name, rows in store.encoded(schema).items()}
     return Histories(row, counts, ages, type_index(schema, store.type[event]), fields)
 
 
 def _select(
-    store: HistoryStore, user: np.ndarray, day: np.ndarray, request_us: np.ndarray, cut: HistoryCut
+    store: HistoryStore, user: np.ndarray, until: np.ndarray, request_us: np.ndarray, cut: HistoryCut
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Event indices of each request's slice, concatenated, and their counts (user -1: none)."""
+    """Event indices of each request's slice, concatenated, and their counts (user -1: none).
+
+    An event must have arrived on a day before `until`.
+    """
     if not len(store.user_ids):
         return np.zeros(0, dtype=np.int64), np.zeros(len(user), dtype=np.int64)
     none, user = user < 0, np.maximum(user, 0)
@@ -244,12 +251,12 @@ def _select(
     late = store.late[user]
     # Arrival days ascend with time unless something arrived late; only then, or when a type's newest events may lie
     # far back, must the whole past be looked through.
-    end = np.where(late, end, first_not_below(store.day, low, np.where(late, low, end), day))
+    end = np.where(late, end, first_not_below(store.day, low, np.where(late, low, end), until))
     begin = np.where(late | bool(cut.quotas), low, np.maximum(low, end - cut.length))
     end = np.where(none, begin, end)
     event = expand(begin, end - begin)
     owner = np.repeat(np.arange(len(user)), end - begin)
-    available = store.day[event] < day[owner]
+    available = store.day[event] < until[owner]
     event, owner = event[available], owner[available]
     kept = _kept(owner, store.type[event], len(user), cut)
     return event[kept], np.bincount(owner[kept], minlength=len(user)).astype(np.int64)

@@ -13,6 +13,7 @@ from features.errors import GemlineError
 
 DenseKind = Literal["count", "value", "ratio", "age"]
 Side = Literal["request", "candidate"]
+AsOf = Literal["day_start", "request"]
 
 
 class SchemaError(GemlineError):
@@ -62,11 +63,15 @@ class HistoryField:
 
 @dataclass(frozen=True)
 class History:
-    """The behaviour sequence: its fields, how many last events are read, and as of when."""
+    """The behaviour sequence: its fields, how many last events are read, and as of when.
+
+    `as_of`: `day_start` sees what had arrived before the request's day; `request` also what happened on the day itself
+    before the request, which the request has to carry when it is scored.
+    """
 
     fields: tuple[HistoryField, ...] = ()
     length: int = 200
-    as_of: Literal["day_start"] = "day_start"
+    as_of: AsOf = "day_start"
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,9 @@ class FeatureSchema:
         self._check_unique()
         self._check_tables()
         self._check_tasks()
-        if self.history.length < 1 or self.history.as_of != "day_start":
+        if self.history.length < 1 or self.history.as_of not in get_args(AsOf):
             raise SchemaError(
-                "history: length must be at least 1 and as_of must be 'day_start'; correct the world file"
+                f"history: length must be at least 1 and as_of one of {get_args(AsOf)}; correct the world file"
             )
         for feature in self.dense:
             if feature.kind not in get_args(DenseKind):

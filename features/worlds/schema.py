@@ -103,7 +103,10 @@ class HistorySpec(Strict):
     """The user's behaviour sequence."""
 
     fields: tuple[HistoryField, ...] = Field(description="`ad_id` first")
-    as_of: Literal["day_start", "request"] = "day_start"
+    as_of: Literal["day_start", "request"] = Field(
+        default="day_start",
+        description="`request`: also events of the request's own day, which every scoring request then has to carry",
+    )
     recent_length: int = Field(default=50, ge=1, description="events of the short history in the feature store")
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from features.worlds import World
 from orchestration.assets.lines import GEM, Stages, judged_assets, model_metadata, trained
-from orchestration.partitions import day_axis, day_before
+from orchestration.partitions import day_axis, history_before
 from orchestration.publishing import asset_key, plain_failure
 from orchestration.resources import WorldResource
 
@@ -29,7 +29,7 @@ class GemTraining(dg.Config):
 def gem_assets(world: World) -> Sequence[dg.AssetsDefinition]:
     """Assets gem_model, predictions, gem_evaluation and gem_release."""
     common: dict[str, Any] = {"partitions_def": day_axis(world), "group_name": "gem", "owners": ["team:ads-ranking"]}
-    history = dg.AssetDep(asset_key(world, "user_history"), partition_mapping=day_before())
+    history = dg.AssetDep(asset_key(world, "user_history"), partition_mapping=history_before(world))
 
     @dg.asset(
         key=asset_key(world, "gem_model"),

@@ -9,7 +9,7 @@ from pydantic import Field
 from features.worlds import World
 from features.worlds.schema import Vertical
 from orchestration.assets.lines import Stages, judged_assets, model_metadata, trained
-from orchestration.partitions import day_axis, day_before
+from orchestration.partitions import day_axis, history_before
 from orchestration.publishing import asset_key, plain_failure
 from orchestration.resources import WorldResource
 
@@ -45,7 +45,7 @@ def _one(world: World, vertical: Vertical) -> Sequence[dg.AssetsDefinition]:
         "owners": ["team:ads-ranking"],
     }
     needed = ("examples", "labels", "fm_outputs", "solaris_train_vectors")
-    history = dg.AssetDep(asset_key(world, "user_history"), partition_mapping=day_before())
+    history = dg.AssetDep(asset_key(world, "user_history"), partition_mapping=history_before(world))
 
     @dg.asset(
         key=stages.model,

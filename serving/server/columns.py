@@ -2,7 +2,8 @@
 
 One row a candidate, under the names of `features.examples`; what is not known is missing, as there. The short
 history of the feature store stands in for `user_history`: it holds what had arrived by the end of the newest day, so
-all of it counts as available on the day of the request.
+all of it counts as available on the day of the request. What happened on that day itself, a request carries, where the
+world says `as_of: request`.
 """
 
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from features.days import day_of, micros
+from features.days import day_bounds, day_of, micros
 from features.schema_of import SURFACE_ID, array_columns
 from features.transform.columns import Column, of_lists
 from features.transform.hashing import string_id
 from features.transform.histories import HistoryStore
+from serving.server.requests import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from features.store.lookup import OnlineFeatures
     from features.worlds.schema import World
-    from serving.server.requests import Asked
+    from serving.server.requests import Asked, Event
 
 RECENT = "recent_"
 
@@ -57,6 +59,9 @@ def rows_of_request(world: "World", asked: "Asked", at: datetime, found: "Online
         asked: the request.
         at: its instant, aware.
         found: features of the distinct users and ads that are not missing.
+
+    Raises:
+        RequestError: an event that the request carries is not of its day, or not before it.
     """
     count = len(asked.ad_ids)
     local = at.astimezone(ZoneInfo(world.timezone))
@@ -79,7 +84,7 @@ def rows_of_request(world: "World", asked: "Asked", at: datetime, found: "Online
     day = date.fromisoformat(day_of(at, world.timezone)).toordinal()
     return Rows(
         columns=columns,
-        histories=_histories(world, found.users[arrays], day - 1),
+        histories=_histories(world, found.users[arrays], day, asked.user_id, _carried(world, asked, at)),
         day=np.full(count, day, dtype=np.int64),
         user_known=np.append(_anything(found.users), False)[users],
         ad_known=np.append(_anything(found.ads), False)[ads],
@@ -122,8 +127,23 @@ def _ids(values: "Sequence[int | None]") -> Column:
     return Column(np.array([value or 0 for value in values], dtype=np.int64), missing)
 
 
-def _histories(world: "World", users: "pd.DataFrame", day: int) -> HistoryStore:
-    """Histories from a frame of `RECENT` arrays by user; all events count as arrived on `day`."""
+def _carried(world: "World", asked: "Asked", at: datetime) -> "tuple[Event, ...]":
+    start = micros(day_bounds(day_of(at, world.timezone), world.timezone)[0])
+    for place, event in enumerate(asked.events):
+        if not start <= event.event_us < micros(at):
+            raise RequestError(
+                f"events.{place}.event_ts: must be of the request's day and before it; what is older is stored already"
+            )
+    return asked.events
+
+
+def _histories(
+    world: "World", users: "pd.DataFrame", day: int, user_id: int | None, carried: "Sequence[Event]"
+) -> HistoryStore:
+    """Histories from a frame of `RECENT` arrays by user.
+
+    Stored events count as arrived on the day before `day`, and those that the request carries on the day itself.
+    """
     names = array_columns(world)
     owner: list[int] = []
     events: dict[str, list[Any]] = {name: [] for name in names}
@@ -132,10 +152,17 @@ def _histories(world: "World", users: "pd.DataFrame", day: int) -> HistoryStore:
             owner += [int(user)] * len(arrays[0])
             for name, values in zip(names, arrays, strict=True):
                 events[name] += values
+    days = [day - 1] * len(owner) + [day] * len(carried)
+    for event in carried:
+        assert user_id is not None, "events of nobody are refused when a request is read"
+        owner.append(user_id)
+        values = {"event_us": event.event_us, "event_type": event.event_type, **event.fields}
+        for name in names:
+            events[name].append(values[name])
     columns = {name: _ids(values) for name, values in events.items()}
     return HistoryStore.from_arrays(
         user_id=np.array(owner, dtype=np.int64),
-        day=np.full(len(owner), day, dtype=np.int64),
+        day=np.array(days, dtype=np.int64),
         event_us=columns["event_us"].values,
         type=columns["event_type"].values,
         fields={name: columns[name] for name in names[2:]},

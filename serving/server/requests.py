@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
+from features.days import micros
 from features.errors import GemlineError
 from features.ids import id_of
 from features.transform.hashing import string_id
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MAX_ADS = 1_000
 MAX_USERS = 100
 """Each brings a history and a memory of its own."""
+MAX_EVENTS = 1_000
+"""Of a user on the day of the request."""
 MAX_TEXT = 1_000
 """Characters of an id's text."""
 
@@ -75,6 +78,16 @@ class Candidate(BaseModel):
     context: dict[str, Id] = Field(default={}, description="values of this ad; they win over those of the request")
 
 
+class Happened(BaseModel):
+    """Something that the request's user did on the request's own day."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    event_type: str = Field(max_length=100, description="one of the world's event types")
+    event_ts: Annotated[AwareDatetime, BeforeValidator(_text_instant)] = Field(description="before the request")
+    fields: dict[str, Id] = Field(default={}, description="by the names of the world's history fields; `ad_id` first")
+
+
 class ScoreRequest(BaseModel):
     """One surface, up to a thousand ads, of one user unless an ad names another."""
 
@@ -90,13 +103,33 @@ class ScoreRequest(BaseModel):
         default={},
         description="by the names of the world's `context`, without prefix; objective and format if they are features",
     )
+    events: list[Happened] = Field(
+        default=[],
+        max_length=MAX_EVENTS,
+        description="worlds with `as_of: request` only: all that the user did on the request's day and before it",
+    )
     request_ts: Annotated[AwareDatetime | None, BeforeValidator(_text_instant)] = Field(
         default=None, description="replay worlds only: an instant from the world's now to the end of that day"
     )
 
 
-KEYS = {False: ScoreRequest.model_fields, True: Candidate.model_fields}
-"""Known keys, by whether an ad is meant."""
+KEYS = {"ads": Candidate.model_fields, "events": Happened.model_fields}
+"""Known keys of what lists hold; others are the request's own."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event in the terms of the tables.
+
+    Attributes:
+        event_us: UTC microseconds.
+        event_type: id of the type's name.
+        fields: history field -> id, all of them.
+    """
+
+    event_us: int
+    event_type: int
+    fields: Mapping[str, int | None]
 
 
 @dataclass(frozen=True)
@@ -108,12 +141,16 @@ class Asked:
         user_ids: one a candidate, None when it is missing.
         ad_ids: one a candidate, None when it is missing.
         contexts: column of impressions -> id, one a candidate.
+        user_id: the request's own user, None when it is missing.
+        events: what that user did on the day of the request.
     """
 
     surface: str
     user_ids: tuple[int | None, ...]
     ad_ids: tuple[int | None, ...]
     contexts: tuple[Mapping[str, int | None], ...]
+    user_id: int | None = None
+    events: tuple[Event, ...] = ()
 
     @property
     def users(self) -> list[int]:
@@ -164,9 +201,10 @@ def validated(data: Any) -> ScoreRequest:
 def _sentence(fault: "ErrorDetails") -> str:
     """What is wrong with a field, in words of a JSON document."""
     limits = fault.get("ctx", {})
+    known = KEYS.get(str(fault["loc"][0]), {}) if len(fault["loc"]) > 1 else ScoreRequest.model_fields
     said = {
         "missing": "must be given",
-        "extra_forbidden": f"is no key of a request; known: {_list(tuple(KEYS[len(fault['loc']) > 1]))}",
+        "extra_forbidden": f"is no key of a request; known: {_list(tuple(known))}",
         "list_type": "must be a list",
         "dict_type": "must be an object",
         "model_type": "must be an object",
@@ -177,6 +215,7 @@ def _sentence(fault: "ErrorDetails") -> str:
         "timezone_aware": INSTANT,
         "datetime_from_date_parsing": INSTANT,
         "datetime_parsing": INSTANT,
+        "datetime_type": INSTANT,
     }
     return said.get(fault["type"], fault["msg"].removeprefix("Value error, "))
 
@@ -207,10 +246,31 @@ def resolved(request: ScoreRequest, world: World, surfaces: tuple[str, ...]) -> 
         contexts=tuple(
             {**shared, **_context(ad.context, f"ads.{place}.context", world)} for place, ad in enumerate(request.ads)
         ),
+        user_id=_id(request.user_id, "integers"),
+        events=_events(request, world),
     )
     if len(asked.users) > MAX_USERS:
         raise RequestError(f"ads: {len(asked.users)} users in one request, at most {MAX_USERS}; ask in parts")
     return asked
+
+
+def _events(request: ScoreRequest, world: World) -> tuple[Event, ...]:
+    if not request.events:
+        return ()
+    if world.history.as_of != "request":
+        raise RequestError("events: histories of this world end with the day before; leave them out")
+    if request.user_id is None:
+        raise RequestError("events: nobody's; name the request's user_id")
+    names = [field.name for field in world.history.fields]
+    found = []
+    for place, event in enumerate(request.events):
+        if event.event_type not in world.event_types:
+            raise RequestError(f"events.{place}.event_type: unknown; known: {_list(world.event_types)}")
+        if unknown := sorted(set(event.fields) - set(names)):
+            raise RequestError(f"events.{place}.fields: unknown names {unknown!a}; known: {_list(tuple(names))}")
+        fields = {name: _id(event.fields.get(name), "integers") for name in names}
+        found.append(Event(micros(event.event_ts), string_id(event.event_type), fields))
+    return tuple(found)
 
 
 def _context(given: Mapping[str, Raw], place: str, world: World) -> dict[str, int | None]:

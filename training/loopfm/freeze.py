@@ -12,6 +12,7 @@ from torch import Tensor
 
 from features.days import day_range, shift
 from features.errors import GemlineError
+from features.schema_of import history_days
 from features.transform.schema import FeatureSchema
 from models import artefact
 from models.gem.config import GemConfig
@@ -132,7 +133,7 @@ def _sample(tables: "Tables", gem: Gem, schema: FeatureSchema, recipe: Recipe, l
     """Activations of impressions of the last days that the model has seen, [N, D]."""
     first = max(shift(last, 1 - SAMPLE_DAYS), tables.world.first_day)
     days = day_range(first, last)
-    history = day_range(tables.world.first_day, shift(last, -1)) or [tables.world.first_day]
+    history = history_days(tables.world, last)
     reader = Reader(Rows(schema, day_files(tables, "examples", days), day_files(tables, "user_history", history)))
     found = []
     for ds in days:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from features.days import day_range, shift
+from features.schema_of import history_days
 from features.sources.sampling import kept_numpy
 from training.chain import day_files
 from training.compute import Compute, deterministic
@@ -55,8 +55,7 @@ def fm_outputs(
         GemlineError: no generation yet, a pinned one is not readable, or a day of `examples` or `user_history` is not.
     """
     generations = [load(tables.home, manifest["name"]) for manifest in coexisting(tables.home, pinned)]
-    first = tables.world.first_day
-    history = day_range(first, shift(max(days), -1)) or [first]
+    history = history_days(tables.world, max(days))
     files = day_files(tables, "examples", days), day_files(tables, "user_history", history)
     readers = {one.ref.name: Reader(Rows(one.schema, *files)) for one in generations}
     with staged(tables.home, "fm_outputs") as folder:

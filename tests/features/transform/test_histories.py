@@ -1,5 +1,7 @@
 """History slices against a loop over every event: ties, late arrivals, unknown and missing users."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,28 @@ def test_slices_equal_a_loop(schema: FeatureSchema, seed: int, late: float) -> N
         assert got.type[part].tolist() == [kinds[int(k)] for k in kind[seen]]
     assert (got.age_us > 0).all()
     assert not got.fields["store"].any()  # a field that the store lacks is missing
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_as_of_request_sees_the_day_itself_up_to_the_request(schema: FeatureSchema, late: bool) -> None:
+    """B08, B09: strictly before the request, and nothing that arrives on a later day."""
+    day = np.array([3, 3, 3, 3, 4, 2 + 3 * late])
+    stamp = np.array([310, 320, 320, 330, 315, 250])
+    same = np.ones(6, dtype=np.int64)
+    store = HistoryStore.from_arrays(same, day, stamp, same, {"ad_id": np.arange(6)})
+    asked = (np.array([1, 1, 1]), np.array([3, 3, 4]), np.array([320, 321, 400]))
+    ages = {}
+    for as_of in ("day_start", "request"):
+        own = replace(schema, history=replace(schema.history, as_of=as_of))
+        got = slice_histories(own, store, *asked)
+        ages[as_of] = [got.age_us[of_example(got, place)].tolist() for place in range(3)]
+    known = [] if late else [250]
+    assert ages["day_start"] == [[320 - at for at in known], [321 - at for at in known], [
+        400 - at for at in [*known, 310, 320, 320, 330]
+    ]]  # fmt: skip
+    assert ages["request"][0] == [320 - at for at in [*known, 310]]
+    assert ages["request"][1] == [321 - at for at in [*known, 310, 320, 320]]
+    assert ages["request"][2] == [400 - at for at in [*known, 310, 315, 320, 320, 330]][-5:]
 
 
 def test_candidates_of_a_request_share_one_slice(schema: FeatureSchema) -> None:

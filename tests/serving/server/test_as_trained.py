@@ -3,6 +3,7 @@
 Training reads `examples` and `user_history`; the service reads the online store that was filled a day before.
 """
 
+from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ from features.transform.batch import Batch, build_batch, slice_histories
 from features.transform.columns import Column, of_lists
 from features.transform.histories import HistoryStore
 from serving.server.columns import rows_of_request
-from serving.server.requests import resolved, validated
-from tests.features.store_log import DAYS, copied
+from serving.server.requests import RequestError, resolved, validated
+from tests.features.store_log import DAYS, HAPPENED, copied, event, publish_events
 
 if TYPE_CHECKING:
     from features.tables import Tables
@@ -73,13 +74,19 @@ def trained(tables: "Tables", rows: list[Any]) -> Batch:
     )
 
 
-def served(tables: "Tables", row: Any, more: list[int]) -> Batch:
+def served(tables: "Tables", row: Any, more: list[int], events: Sequence[dict[str, Any]] = ()) -> Batch:
     """The batch of the service for the same impression, among candidates that training does not have."""
     world = tables.world
     schema = schema_of(world, world.history.recent_length)
     ads = [{"ad_id": row["ad_id"]}, *({"ad_id": ad} for ad in more)]
     context = {"device": 7, "format": None if row["format"] is None else "video"}
-    given = {"vertical": "feed_click", "user_id": row["user_id"], "ads": ads, "context": context}
+    given = {
+        "vertical": "feed_click",
+        "user_id": row["user_id"],
+        "ads": ads,
+        "context": context,
+        "events": list(events),
+    }
     asked = resolved(validated(given), world, (row["surface"],))
     at = row["request_ts"].astimezone()
     rows = rows_of_request(world, asked, at, OnlineStore(world, tables.home).features(asked.users, asked.ads, at))
@@ -107,11 +114,31 @@ def test_the_model_sees_what_it_was_trained_on(until: int) -> None:
     # what the ads are described by is there to be compared
     assert bool(batch.bags["tags"].any()) and not bool(batch.content["image"][:, -1].all())
     for place, row in enumerate(rows):
-        theirs, ours = batch.rows([place]), served(tables, row, [12, 10, 99]).rows([0])
-        for name in ("dense", "surface", "history_lengths", "history_age", "history_type", "history_span"):
-            assert torch.equal(getattr(ours, name), getattr(theirs, name)), (row["impression_id"], name)
-        groups = ("categorical", "bags", "bag_lengths", "content", "history")
-        for mine, other in ((getattr(ours, group), getattr(theirs, group)) for group in groups):
-            assert {name: tensor.tolist() for name, tensor in mine.items()} == {
-                name: tensor.tolist() for name, tensor in other.items()
-            }, row["impression_id"]
+        same(served(tables, row, [12, 10, 99]).rows([0]), batch.rows([place]), row)
+
+
+def same(ours: Batch, theirs: Batch, row: Any) -> None:
+    for name in ("dense", "surface", "history_lengths", "history_age", "history_type", "history_span"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), (row["impression_id"], name)
+    groups = ("categorical", "bags", "bag_lengths", "content", "history")
+    for mine, other in ((getattr(ours, group), getattr(theirs, group)) for group in groups):
+        assert {name: tensor.tolist() for name, tensor in mine.items()} == {
+            name: tensor.tolist() for name, tensor in other.items()
+        }, row["impression_id"]
+
+
+def test_a_request_that_carries_its_days_events_is_seen_as_trained_with_them() -> None:
+    """History `as_of: request`: what happened at the request or after it is no part of either side."""
+    tables = copied(session(), "as-carried")
+    world = tables.world
+    tables.world = world.model_copy(update={"history": world.history.model_copy(update={"as_of": "request"})})
+    stamps = ("2024-03-08 13:00:00", "2024-03-08 14:59:59.999999", "2024-03-08 15:00:00", "2024-03-08 15:30:00")
+    publish_events(tables, HAPPENED + [event(1, 11, at, DAYS[1], brand=6) for at in stamps])
+    materialize(tables.world, tables.home, tables, DAYS[:1])
+    found = examples(tables.spark, tables.world, [DAYS[1]], tables).where("impression_id = 2").collect()
+    before = [{"event_type": "click", "event_ts": f"{at}Z", "fields": {"ad_id": 11, "brand": 6}} for at in stamps[:2]]
+    theirs, ours = trained(tables, found), served(tables, found[0], [], before)
+    assert theirs.history_lengths.tolist() == [4] and theirs.history_age.min() > 0
+    same(ours, theirs, found[0])
+    with pytest.raises(RequestError, match=r"events.0.event_ts: must be of the request's day and before it"):
+        served(tables, found[0], [], [{**before[0], "event_ts": f"{stamps[2]}Z"}])

@@ -64,7 +64,10 @@ def test_an_id_is_read_by_the_rule_of_the_ingest(value: Any, expected: int | Non
         ({"request_ts": ""}, "request_ts: must be an ISO 8601 instant with a zone, as text"),
         ({"vertical": "x" * 101}, "vertical: must have at most 100 characters"),
         ({"ads": [3]}, "ads.0: must be an object"),
-        ({"userid": 1}, "userid: is no key of a request; known: vertical, surface, user_id, ads, context, request_ts"),
+        (
+            {"userid": 1},
+            "userid: is no key of a request; known: vertical, surface, user_id, ads, context, events, request_ts",
+        ),
         ({"ads": [{"ad": 1}]}, "ads.0.ad: is no key of a request; known: ad_id, user_id, context"),
     ],
 )
@@ -140,3 +143,46 @@ def test_too_many_users_are_refused() -> None:
     assert len(resolved(validated(request(ads=[*ads[:100], *ads[:100]])), WORLD, ("feed",)).users) == 100
     with pytest.raises(RequestError, match="ads: 101 users in one request, at most 100; ask in parts"):
         resolved(validated(request(ads=ads)), WORLD, ("feed",))
+
+
+AT = "2024-03-08T14:00:00Z"
+CARRYING = WORLD.model_copy(update={"history": WORLD.history.model_copy(update={"as_of": "request"})})
+
+
+def happened(**changes: Any) -> dict[str, Any]:
+    return {"event_type": "click", "event_ts": AT, "fields": {"ad_id": "11", "brand": 5}, **changes}
+
+
+def test_events_of_the_day_are_carried_where_the_world_says_so() -> None:
+    asked = resolved(validated(request(events=[happened(), happened(fields={})])), CARRYING, ("feed",))
+    assert [dict(event.fields) for event in asked.events] == [
+        {"ad_id": 11, "brand": 5},
+        {"ad_id": None, "brand": None},
+    ]
+    assert {(event.event_us, event.event_type) for event in asked.events} == {
+        (1_709_906_400_000_000, string_id("click"))
+    }
+    assert asked.user_id == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"event_type": "stare"}, "events.0.event_type: unknown; known: click, buy"),
+        ({"event_ts": "2024-03-08 14:00"}, "events.0.event_ts: must be an ISO 8601 instant with a zone"),
+        ({"event_ts": None}, "events.0.event_ts: must be an ISO 8601 instant with a zone"),
+        ({"fields": {"colour": 1}}, "events.0.fields: unknown names ['colour']; known: ad_id, brand"),
+        ({"fields": {"ad_id": 0.5}}, "events.0.fields.ad_id: must be a 64-bit integer"),
+        ({"ad": 1}, "events.0.ad: is no key of a request; known: event_type, event_ts, fields"),
+    ],
+)
+def test_events_that_do_not_fit_are_refused(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(sentence)):
+        resolved(validated(request(events=[happened(**changes)])), CARRYING, ("feed",))
+
+
+def test_events_need_a_user_and_a_world_that_wants_them() -> None:
+    with pytest.raises(RequestError, match="events: nobody's"):
+        resolved(validated(request(user_id=None, events=[happened()])), CARRYING, ("feed",))
+    with pytest.raises(RequestError, match="events: histories of this world end with the day before"):
+        resolved(validated(request(events=[happened()])), WORLD, ("feed",))
