@@ -2,8 +2,8 @@
 
 Three kinds of features, three joins, none of which can lose or double a row:
 
-- statistics: Feast's point-in-time join on the published table version (`features.store.historical`), once
-  for users, once for ads;
+- statistics: the newest ones that were known, of users and of ads, by the rule of Feast's point-in-time join
+  (`features.as_of`; a test compares them with what Feast itself joins);
 - attributes: known before the day of the request starts. A row counts from the first day that begins after
   its arrival day, its stamp and its availability; per (id, day) the newest one is found once, and impressions
   join it by equality. What is learned of an id during a day is therefore first used on the next one, as the
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from features.days import day_bounds, day_range, shift
+from features.as_of import with_newest
+from features.days import day_range, shift
 from features.instants import local_day, wall_clock
 from features.schema_of import SURFACE_ID, ad_statistics, attribute_types, categorical_columns, user_statistics
-from features.store.historical import join_as_of
 from features.store.repo import require_applied
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def features_of(
         tables: statistics and attributes of the days before are read.
         impressions: columns of the table.
     """
-    with_stats = _with_statistics(spark, world, days, tables, impressions)
+    with_stats = _with_statistics(world, days, tables, impressions)
     users = _attributes(world, days, tables, "users", "user_id", impressions)
     ads = _attributes(world, days, tables, "ads", "ad_id", impressions)
     return assembled(with_stats, users, ads, world)
@@ -103,28 +103,19 @@ def assembled(impressions: "DataFrame", users: "DataFrame", ads: "DataFrame", wo
     return joined.select(*HEAD, *categorical, *dense, *world.vectors, "ds")
 
 
-def _with_statistics(
-    spark: "SparkSession", world: "World", days: Sequence[str], tables: "Tables", impressions: "DataFrame"
-) -> "DataFrame":
-    home = tables.home
-    references = [f"user_stats:{feature.name}" for feature in user_statistics(world)]
-    references += [f"ad_stats:{feature.name}" for feature in ad_statistics(world)]
+def _with_statistics(world: "World", days: Sequence[str], tables: "Tables", impressions: "DataFrame") -> "DataFrame":
+    views = {"user_stats": ("user_id", user_statistics(world)), "ad_stats": ("ad_id", ad_statistics(world))}
     needed = statistics_days(world, days)
     if not needed:
         # the world's first day: nothing was published before it
-        nothing = [F.lit(None).cast("double").alias(reference.split(":")[1]) for reference in references]
-        return impressions.select("*", *nothing)
-    for table in ("user_stats", "ad_stats"):
-        tables.require(table, needed)
-    require_applied(world, home)
-    bounds = day_bounds(min(days), world.timezone)[0], day_bounds(max(days), world.timezone)[1]
-    entities = impressions.select("impression_id", "user_id", "ad_id", F.col("request_ts").alias("event_timestamp"))
-    joined = join_as_of(spark, world, home, tables, entities, bounds, references)
-    joined = joined.drop("user_id", "ad_id", "event_timestamp").withColumn("_found", F.lit(True))
-    # rows in = rows out: a lost row ends the job here, a doubled one at the key's expectation
-    lost = F.raise_error(F.concat(F.lit("the feature join lost impression "), F.col("impression_id").cast("string")))
-    whole = impressions.join(joined, "impression_id", "left")
-    return whole.withColumn("ds", F.when(F.col("_found"), F.col("ds")).otherwise(lost)).drop("_found")
+        names = [feature.name for _, declared in views.values() for feature in declared]
+        return impressions.select("*", *(F.lit(None).cast("double").alias(name) for name in names))
+    # what is trained on is what the applied store serves
+    require_applied(world, tables.home)
+    for table, (key, declared) in views.items():
+        names = [feature.name for feature in declared]
+        impressions = with_newest(impressions, tables.read(table, needed), key, names, world.stats_ttl)
+    return impressions
 
 
 def statistics_days(world: "World", days: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from features.errors import GemlineError
-from features.instants import instant, later
+from features.instants import later
 from features.store.definitions import JUST_BEFORE, SERVICE, view_specs
 from features.store.quiet import clean_session, quiet
 from features.store.repo import pinned_store, require_applied
@@ -67,20 +67,6 @@ def historical_features(
         return _without_rows(frame, world, features)
     guards = [F.timestamp_micros(F.lit(edge)) for edge in (bounds["low"], bounds["high"])]
     return _retrieve(spark, world, home, tables, frame, (later(guards[0], -MARGIN), later(guards[1], MARGIN)), features)
-
-
-def join_as_of(
-    spark: "SparkSession",
-    world: "World",
-    home: "Home",
-    tables: "Tables",
-    entities: "DataFrame",
-    bounds: tuple[datetime, datetime],
-    features: Sequence[str],
-) -> "DataFrame":
-    """`historical_features` for a frame whose stamps lie within `bounds`, which saves a pass over it."""
-    edges = (instant(bounds[0] - MARGIN), instant(bounds[1] + MARGIN))
-    return _retrieve(spark, world, home, tables, entities, edges, features)
 
 
 def _retrieve(spark, world, home, tables, frame, edges, features) -> "DataFrame":  # type: ignore[no-untyped-def]

@@ -19,7 +19,7 @@ def example_assets(world: World) -> Sequence[dg.AssetsDefinition]:
 
     @dg.asset(**table_options(world, "examples", "features", deps=[*sources, *yesterday]))
     def examples(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
-        """Features of every impression as of its request, joined point in time by Feast; rows in = rows out."""
+        """Features of every impression as they were known before its request; rows in = rows out."""
         from features.examples import examples as compute
         from features.examples import expected_rows
 

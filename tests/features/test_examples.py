@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from features.examples import HEAD, attributes_by_day, examples, expected_rows, statistics_days
 from features.ids import id_of
 from features.labels import Log, labels_of
-from features.schema_of import schema_of
+from features.schema_of import ad_statistics, schema_of, user_statistics
 from features.store.historical import historical_features
 from tests.features.frames import OUTCOMES, USERS, frame
 from tests.features.store_log import (
@@ -189,18 +189,28 @@ def test_two_impressions_of_one_instant_keep_their_own_labels(
     assert own == {ident: float(ident in (2, 4)) for ident in rows}
 
 
-def test_an_example_built_again_after_a_correction_is_the_same(spark: "SparkSession") -> None:
-    """B09: a correction with an old stamp that became known after the day costs no commit of its examples."""
-    tables = copied(spark, "corrected")
-    first = tables.publish("examples", examples(spark, tables.world, DAYS[1:2], tables), DAYS[1:2])
-    own = tables.read("user_stats", DAYS[:1])
-    wrong = own.withColumn("user_events_1d", F.lit(9.0)).withColumn("ds", F.lit(DAYS[1]))
-    later = wrong.withColumn("available_ts", F.expr("TIMESTAMP'2024-03-09 09:00:00'"))
-    rest = tables.read("user_stats", DAYS[1:2]).join(later.select("user_id"), "user_id", "left_anti")
-    tables.publish("user_stats", rest.unionByName(later), DAYS[1:2])
-    again = tables.publish("examples", examples(spark, tables.world, DAYS[1:2], tables), DAYS[1:2])
-    assert first[0].changed and not again[0].changed
-    assert again[0].content_hash == first[0].content_hash
+def test_a_correction_counts_from_its_availability_on(spark: "SparkSession", rows: dict[int, dict[str, Any]]) -> None:
+    """B09: built again, an example of before is the same in every column; a microsecond later it has the new value."""
+    for known, events in (("05:10:00", 1.0), ("05:09:59.999999", 9.0)):
+        tables = copied(spark, f"corrected-{events}")
+        # the row of the 8th, which request 6 sees at 05:10 on the 10th, corrected among the rows of the 9th
+        row = tables.read("user_stats", DAYS[1:2]).where("user_id = 1").withColumn("user_events_1d", F.lit(9.0))
+        row = row.withColumns({"ds": F.lit(DAYS[2]), "available_ts": F.expr(f"TIMESTAMP'2024-03-10 {known}'")})
+        others = tables.read("user_stats", DAYS[2:3]).where("user_id <> 1")
+        tables.publish("user_stats", others.unionByName(row), DAYS[2:3])
+        assert made(tables, DAYS[3:])[6] == {**rows[6], "user_events_1d": events}
+
+
+def test_statistics_are_what_feast_joins(tables: "Tables", rows: dict[int, dict[str, Any]]) -> None:
+    days = [DAYS[0], DAYS[1], DAYS[3]]
+    asked = tables.read("impressions", days).withColumnRenamed("request_ts", "event_timestamp")
+    names = {"user_stats": user_statistics(tables.world), "ad_stats": ad_statistics(tables.world)}
+    references = [f"{view}:{feature.name}" for view, declared in names.items() for feature in declared]
+    found = historical_features(tables.spark, tables.world, tables.home, tables, asked, references).collect()
+    assert len(found) == len(rows)
+    for row in found:
+        for name in (reference.split(":")[1] for reference in references):
+            assert row[name] == rows[row["impression_id"]][name], (row["impression_id"], name)
 
 
 def test_the_day_join_of_attributes_equals_feasts_join_at_the_days_start(tables: "Tables") -> None:
