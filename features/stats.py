@@ -62,12 +62,14 @@ def ad_stats_of(events: "DataFrame", world: "World", days: Sequence[str]) -> "Da
     """Statistics of ads, as `user_stats_of`; `users` is exact, `share` is of all events of the window."""
     measures = [name for name, _ in AD_MEASURES if name != "share"]
     rows = _rolling(events, "ad_id", measures, world, days)
-    everyone = Window.partitionBy("ds")
+    # a day's total is the count of all ads as if they were one; a window over the rows would sort them all once more
+    as_one = events.where("ad_id IS NOT NULL").withColumn("ad_id", F.lit(0).cast("bigint"))
+    counts = {f"events_{window}d": f"total_{window}d" for window in world.statistics.windows}
+    totals = _rolling(as_one, "ad_id", ["events"], world, days).select("ds", *counts).withColumnsRenamed(counts)
+    rows = rows.join(F.broadcast(totals), "ds", "left")
     for window in world.statistics.windows:
-        total = F.sum(f"events_{window}d").over(everyone)
-        rows = rows.withColumn(
-            f"share_{window}d", F.round(F.try_divide(F.col(f"events_{window}d"), total), SHARE_DIGITS)
-        )
+        share = F.try_divide(F.col(f"events_{window}d"), F.col(f"total_{window}d"))
+        rows = rows.withColumn(f"share_{window}d", F.round(share, SHARE_DIGITS))
     return _finished(rows, "ad_id", "ad", ad_statistics(world), world, days)
 
 
