@@ -2,12 +2,16 @@
 
 Each measurement is a process of its own: start, extraction, all tables between, examples and labels, in one range run
 as the product's assets make them, every gate included. Beside it another process adds up the memory of the whole tree,
-JVM and Python workers too. The cost of days is the slope of time over days in logarithms, after the time of a run
-over two days, which is start-up and little else, was subtracted.
+JVM and Python workers too.
+
+A year's first months are cheaper than the others, since the longest window of the statistics takes 84 days to fill. The
+slope of time over days is therefore that of spans which all begin in spring, with the purchases before as history; it
+is taken in logarithms, after the time of the shortest span, which is start-up and that history, was subtracted.
 
 A span that was measured with the present code is not measured again: a run that ended early goes on where it was.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -28,28 +32,33 @@ from features.worlds import World, load_world
 if TYPE_CHECKING:
     from features.tables import Tables
 
-YEAR, SYNTHETIC, SLICE = "year", "synthetic", "slice"
-SPANS = (2, 30, 60, 120, 365)
-"""Days of Complete Journey in full, all households; the first two are start-up."""
-SYNTHETIC_ROWS = 10_000_000
+YEAR, SPRING, SYNTHETIC, SLICE = "year", "spring", "synthetic", "slice"
+SPRING_DAY = "2017-04-01"
+SPANS = (2, 32, 62, 122, 242)
+"""Days from spring on, all households; the first two are start-up."""
+SYNTHETIC_ROWS, SYNTHETIC_DAYS = 10_000_000, 31
+"""The world's own 90 days would triple its organic events, of which it has ten a user and day, and nothing else."""
 QUICK_DAYS = 3
 """Of the shipped slice, which starts with all earlier purchases of its households."""
 GIB = 1 << 30
+PEAK: Bar = ("<=", 8.0)
 EVERY_S = 0.25
 """Between two looks at the memory."""
 
 
 def world_of(log: str) -> World:
     """The world of a measurement."""
-    if log == YEAR:
+    if log in (YEAR, SPRING):
         from benchmarks.rivals.world import year_world
 
-        return year_world()
+        world = year_world()
+        closed = (SPRING_DAY, *world.closed_days)
+        return world if log == YEAR else world.model_copy(update={"first_day": SPRING_DAY, "closed_days": closed})
     if log == SLICE:
         return load_world("complete_journey")
     world = load_world("synthetic_ads")
-    options = {**world.source.options, "rows": SYNTHETIC_ROWS}
-    return world.model_copy(update={"source": world.source.model_copy(update={"options": options})})
+    source = world.source.model_copy(update={"options": {**world.source.options, "rows": SYNTHETIC_ROWS}})
+    return world.model_copy(update={"source": source, "last_day": shift(world.first_day, SYNTHETIC_DAYS - 1)})
 
 
 def build(world: World, days: Sequence[str], tables: "Tables") -> dict[str, float]:
@@ -165,9 +174,13 @@ def _folder() -> Path:
 
 
 def _kept(name: str) -> Path:
-    from benchmarks.__main__ import code_hash
-
-    return _folder() / f"{name}-{code_hash()}.json"
+    """File of a measurement; the hash in its name leaves out models and training, of which nothing is run here."""
+    here = Path(__file__).parent
+    code = [*(here.parent / "features").rglob("*.py"), *(here.parent / "features").rglob("*.yaml")]
+    digest = hashlib.sha256()
+    for path in sorted([*code, Path(__file__), here / "rivals" / "world.py"]):
+        digest.update(path.read_bytes())
+    return _folder() / f"{name}-{digest.hexdigest()[:16]}.json"
 
 
 def slope(runs: Sequence[dict[str, Any]]) -> float:
@@ -187,28 +200,35 @@ def run(quick: bool) -> Result:
     if quick:
         found = measured(SLICE, QUICK_DAYS)
         figures = {"seconds": found["seconds"], "peak_gib": found["peak"] / GIB, "impressions": found["impressions"]}
-        stages = {f"{name}_s": seconds for name, seconds in found["stages"].items()}
-        return Result(figures | stages, bars={"peak_gib": ("<=", 8.0)}, notes={"days": found["days"]})
-    runs = [measured(YEAR, days) for days in SPANS]
-    year, synthetic = runs[-1], measured(SYNTHETIC, 365)
+        return Result(figures | _stages("", found), bars={"peak_gib": PEAK}, notes={"days": found["days"]})
+    year, spans = measured(YEAR, 365), [measured(SPRING, days) for days in SPANS]
+    synthetic = measured(SYNTHETIC, SYNTHETIC_DAYS)
     figures = {
         "year_minutes": year["seconds"] / 60,
-        "peak_gib": max(one["peak"] for one in (*runs, synthetic)) / GIB,
-        "slope_in_days": slope(runs),
-        "slope_error": abs(slope(runs) - 1),
         "year_impressions": year["impressions"],
-        "synthetic_impressions": synthetic["impressions"],
+        "peak_gib": max(one["peak"] for one in (year, synthetic, *spans)) / GIB,
+        "slope_in_days": slope(spans),
+        "slope_error": abs(slope(spans) - 1),
         "synthetic_minutes": synthetic["seconds"] / 60,
-        **{f"year_{name}_s": seconds for name, seconds in year["stages"].items()},
+        "synthetic_impressions": synthetic["impressions"],
+        **_stages("year_", year),
+        **_stages("synthetic_", synthetic),
     }
     bars: dict[str, Bar] = {
         "year_minutes": ("<=", 10.0),
-        "peak_gib": ("<=", 8.0),
+        "peak_gib": PEAK,
         "slope_error": ("<=", 0.1),
         "synthetic_impressions": (">=", 1e7),
     }
-    notes = {"spans": {run["days"]: round(run["seconds"], 1) for run in runs}}
-    return Result(figures, {"start_up_s": runs[0]["seconds"]}, bars=bars, notes=notes)
+    notes = {
+        "spans": {one["days"]: round(one["seconds"], 1) for one in spans},
+        "peaks_gib": {"year": year["peak"] / GIB, "synthetic": synthetic["peak"] / GIB},
+    }
+    return Result(figures, {"start_up_s": spans[0]["seconds"]}, bars=bars, notes=notes)
+
+
+def _stages(prefix: str, found: dict[str, Any]) -> dict[str, float]:
+    return {f"{prefix}{name}_s": seconds for name, seconds in found["stages"].items()}
 
 
 if __name__ == "__main__":
