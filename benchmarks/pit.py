@@ -1,10 +1,10 @@
 """Is any of 10^6 random requests told something that it could not know, and what does a slice of a history cost?
 
 A random log goes through the product: tables, statistics, feature store, history store. Every request's statistics as
-Feast joins them and its slice as the reader cuts it are compared with a recount from raw events; a request of which
-anything differs is a violation. Two calendars, one with a day of 25 hours and one with 23. Controls join "at or
-before", by event time alone, and must be caught. The history store's bytes an event stand beside what it would take to
-copy each request's sequence into its example.
+its example holds them and as Feast joins them, and its slice as the reader cuts it, are compared with a recount from
+raw events; a request of which anything differs is a violation. Two calendars, one with a day of 25 hours and one with
+23. Controls join "at or before", by event time alone, and must be caught. The history store's bytes an event stand
+beside what it would take to copy each request's sequence into its example.
 """
 
 import math
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from benchmarks.oracle.log import LAG_US, TYPES, ZONE, Log, Sizes, draw
 from benchmarks.oracle.recount import Histories, Statistics
@@ -56,13 +58,13 @@ class Product:
     Attributes:
         world: its windows, lag and calendar.
         store: the reader's.
-        joined: feature -> float64 [R], as Feast joined it.
+        joined: who joined, `examples` or `feast`; feature -> float64 [R].
         seconds: to sort all days' histories, to carry a store on by a day, and to open one that is there.
     """
 
     world: World
     store: HistoryStore
-    joined: dict[str, np.ndarray]
+    joined: dict[str, dict[str, np.ndarray]]
     seconds: dict[str, float]
 
 
@@ -80,6 +82,7 @@ def built(log: Log, root: Path) -> Product:
     """Publish the log's events and all that is made of them, and join."""
     from features.history import user_history
     from features.home import Home
+    from features.sources.canonical import empty
     from features.spark import session
     from features.stats import ad_stats, user_stats
     from features.store.repo import apply
@@ -91,6 +94,8 @@ def built(log: Log, root: Path) -> Product:
     log.write_events(root / "events.parquet")
     tables = Tables(spark, world, Home(root / world.name))
     tables.publish("events", spark.read.parquet(str(root / "events.parquet")), log.days)
+    for name in ("users", "ads"):
+        tables.publish(name, empty(spark, name, world), log.days)
     for name, compute in {"user_stats": user_stats, "ad_stats": ad_stats, "user_history": user_history}.items():
         tables.publish(name, compute(spark, world, log.days, tables), log.days)
     apply(world, tables.home)
@@ -110,22 +115,33 @@ def _stored(files: dict[str, DayFiles], world: World) -> tuple[HistoryStore, dic
     return store, seconds
 
 
-def _joined(log: Log, world: World, tables: "Tables", root: Path) -> dict[str, np.ndarray]:
-    import pyarrow.parquet as pq
-
+def _joined(log: Log, world: World, tables: "Tables", root: Path) -> dict[str, dict[str, np.ndarray]]:
+    from features.examples import features_of
+    from features.sources.canonical import conform
     from features.store.historical import historical_features
 
     log.write_requests(root / "requests.parquet")
-    names = {"user_stats": user_statistics(world), "ad_stats": ad_statistics(world)}
-    references = [f"{view}:{feature.name}" for view, features in names.items() for feature in features]
-    asked = tables.spark.read.parquet(str(root / "requests.parquet"))
-    found = historical_features(tables.spark, world, tables.home, tables, asked, references)
-    found.drop("event_timestamp", "user_id", "ad_id").write.parquet(str(root / "joined.parquet"))
-    table = pq.read_table(root / "joined.parquet").sort_by("row")
-    rows = table["row"].to_numpy()
-    if not np.array_equal(rows, np.arange(len(log.requests["us"]))):
-        raise AssertionError(f"the join made {len(rows)} rows of {len(log.requests['us'])} requests")
-    return {name.split(":")[1]: table[name.split(":")[1]].to_numpy().astype(float) for name in references}
+    asked = conform(tables.spark.read.parquet(str(root / "requests.parquet")), "impressions", world)
+    entities = asked.select("impression_id", "user_id", "ad_id", asked["request_ts"].alias("event_timestamp"))
+    declared = {"user_stats": user_statistics(world), "ad_stats": ad_statistics(world)}
+    references = [f"{view}:{feature.name}" for view, features in declared.items() for feature in features]
+    frames = {
+        "examples": features_of(tables.spark, world, log.days, tables, asked),
+        "feast": historical_features(tables.spark, world, tables.home, tables, entities, references),
+    }
+    names = [reference.split(":")[1] for reference in references]
+    found = {}
+    for who, frame in frames.items():
+        frame.select("impression_id", *names).write.parquet(str(root / who))
+        found[who] = _in_order(pq.read_table(root / who), len(log.requests["us"]), names)
+    return found
+
+
+def _in_order(table: pa.Table, count: int, names: list[str]) -> dict[str, np.ndarray]:
+    table = table.sort_by("impression_id")
+    if not np.array_equal(table["impression_id"].to_numpy(), np.arange(count)):
+        raise AssertionError(f"a join made {len(table)} rows of {count} requests, or other ones")
+    return {name: table[name].to_numpy().astype(float) for name in names}
 
 
 def differing(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> np.ndarray:
@@ -227,13 +243,14 @@ def judged(log: Log, product: Product) -> dict[str, float]:
     expected = truth[0].as_of(ttl) | truth[1].as_of(ttl)
     careless = truth[0].at_or_before(ttl) | truth[1].at_or_before(ttl)
     everyone = np.arange(len(log.requests["us"]))
-    statistics, slices = differing(product.joined, expected), wrong_slices(log, product, everyone)
+    statistics = {who: differing(joined, expected) for who, joined in product.joined.items()}
+    slices = wrong_slices(log, product, everyone)
     some = everyone[:CONTROLLED]
     control = wrong_slices(log, product, some, inclusive=True)[some]
     return {
         "requests": len(everyone),
-        "violations": int((statistics | slices).sum()),
-        "wrong_statistics": int(statistics.sum()),
+        "violations": int((statistics["examples"] | statistics["feast"] | slices).sum()),
+        **{f"wrong_statistics_of_{who}": int(wrong.sum()) for who, wrong in statistics.items()},
         "wrong_histories": int(slices.sum()),
         "share_of_wrong_statistics_at_or_before": float(differing(careless, expected).mean()),
         "share_of_wrong_histories_at_or_before": float(control.mean()),

@@ -93,11 +93,19 @@ class Log:
         pq.write_table(pa.table(columns), path)
 
     def write_requests(self, path: Path) -> None:
-        """The requests as entities: row, user_id, ad_id, event_timestamp."""
-        own = self.requests
-        user = pa.array(own["user"], mask=own["user"] == NOTHING)
-        columns = {"row": pa.array(np.arange(len(own["us"]))), "user_id": user, "ad_id": pa.array(own["ad"])}
-        pq.write_table(pa.table({**columns, "event_timestamp": _instants(own["us"])}), path)
+        """The requests as impressions that were never shown: their ids are their places."""
+        own, place = self.requests, pa.array(np.arange(len(self.requests["us"])))
+        columns = {
+            "impression_id": place,
+            "request_id": place,
+            "user_id": pa.array(own["user"], mask=own["user"] == NOTHING),
+            "ad_id": pa.array(own["ad"]),
+            "surface": pa.array(np.full(len(own["us"]), "feed")),
+            "request_ts": _instants(own["us"]),
+            "keep_rate": pa.array(np.ones(len(own["us"]))),
+            "ds": pa.array(np.array(self.days)[self.request_day]),
+        }
+        pq.write_table(pa.table(columns), path)
 
 
 def draw(sizes: Sizes, first: str, seed: int) -> Log:
