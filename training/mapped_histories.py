@@ -53,17 +53,23 @@ class MappedHistories(HistoryStore):
         if name not in self.fields:
             return super()._field_rows(name, table, rows)
         path = self.folder / f"rows-{list(self.fields).index(name)}-{table_salt(table):x}-{rows}.npy"
-        if not path.exists():
-            staged = path.with_suffix(f".{os.getpid()}")
-            kind = np.int32 if rows <= np.iinfo(np.int32).max else np.int64
-            out = np.lib.format.open_memmap(staged, mode="w+", dtype=kind, shape=self.event_us.shape)
-            column = self.fields[name]
-            for start in range(0, len(out), CHUNK):
-                part = slice(start, start + CHUNK)
-                out[part] = rows_of(column.values[part], column.missing[part], rows, table_salt(table))
-            out.flush()
-            staged.replace(path)
-        return _mapped(path)
+        try:
+            if not path.exists():
+                self._write_rows(path, self.fields[name], rows, table_salt(table))
+            return _mapped(path)
+        except OSError:
+            # the folder was deleted, or gave way to newer stores, since it was mapped
+            return super()._field_rows(name, table, rows)
+
+    def _write_rows(self, path: Path, column: Column, rows: int, salt: int) -> None:
+        staged = path.with_suffix(f".{os.getpid()}")
+        kind = np.int32 if rows <= np.iinfo(np.int32).max else np.int64
+        out = np.lib.format.open_memmap(staged, mode="w+", dtype=kind, shape=self.event_us.shape)
+        for start in range(0, len(out), CHUNK):
+            part = slice(start, start + CHUNK)
+            out[part] = rows_of(column.values[part], column.missing[part], rows, salt)
+        out.flush()
+        staged.replace(path)
 
 
 def histories(days: Mapping[str, DayFiles], fields: Sequence[str]) -> HistoryStore:

@@ -135,9 +135,13 @@ def test_a_reader_gives_the_same_batches_at_every_length(tmp_path: Path, days: d
     assert len(list(own.histories.folder.glob("rows-*.npy"))) == len(plan.schema.history.fields)
 
 
-def test_deleting_the_cache_changes_nothing(days: dict[str, DayFiles]) -> None:
-    made = histories(days, FIELDS)
+def test_deleting_the_cache_changes_nothing(tmp_path: Path, days: dict[str, DayFiles]) -> None:
+    """Also for a reader that has mapped its store and not hashed its ids yet."""
+    schema, made = make_plan(tmp_path / "plan").schema, histories(days, FIELDS)
     shutil.rmtree(cache_of(days) or Path("nowhere"))
+    in_memory = read_histories(days, FIELDS)
+    for name, rows in in_memory.encoded(schema).items():
+        np.testing.assert_array_equal(made.encoded(schema)[name], rows)
     same(histories(days, FIELDS), made)  # and what was mapped still reads
 
 
