@@ -74,6 +74,12 @@ def test_the_digest_covers_what_was_consumed(plan: Plan) -> None:
     }
 
 
+def test_histories_as_of_the_request_consume_the_last_day_too(plan: Plan) -> None:
+    schema = replace(plan.schema, history=replace(plan.schema.history, as_of="request"))
+    consumed = {ds for table, ds, _ in manifest(ran(plan, schema=schema))["consumed"] if table == "user_history"}
+    assert consumed == set(plan.walk)
+
+
 def test_every_example_of_a_walked_day_and_of_the_partition_is_scored(plan: Plan) -> None:
     rows = predictions(ran(plan)).reset_index()
     counts = rows[rows.role == "candidate"].groupby(["scored_ds", "ds", "task"]).size()
