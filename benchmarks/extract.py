@@ -98,7 +98,7 @@ def build(world: World, days: Sequence[str], tables: "Tables") -> dict[str, floa
 
 
 def child(log: str, count: int, home: str) -> None:
-    """One measurement, in this process; its last line is JSON."""
+    """One measurement, in this process; what it found is a line of JSON."""
     from features.home import Home
     from features.spark import session
     from features.tables import Tables
@@ -140,7 +140,9 @@ def measured(log: str, count: int) -> dict[str, Any]:
         watch.join()
     if process.returncode:
         raise RuntimeError(f"extract of {count} days of {log} failed:\n{said[-2_000:]}")
-    found = {**json.loads(said.splitlines()[-1]), "seconds": seconds, "peak": peak[0]}
+    # the JVM may say good-bye after it
+    figures = next(line for line in reversed(said.splitlines()) if line.startswith("{"))
+    found = {**json.loads(figures), "seconds": seconds, "peak": peak[0]}
     kept.write_text(json.dumps(found, indent=1), encoding="utf-8")
     return found
 
