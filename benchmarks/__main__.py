@@ -15,7 +15,7 @@ from benchmarks.result import line
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CODE = ("features", "models", "training", "benchmarks")
-NOT_A_BENCH = ("__init__", "__main__", "arms", "planted", "result", "timing")
+NOT_A_BENCH = ("__init__", "__main__", "arms", "planted", "process_tree", "result", "timing")
 
 
 def names() -> list[str]:

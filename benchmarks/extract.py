@@ -1,8 +1,8 @@
 """What does it take to get from a raw log to examples and labels: minutes, memory, and how cost grows with days?
 
 Each measurement is a process of its own: start, extraction, all tables between, examples and labels, in one range run
-as the product's assets make them, every gate included. Beside it another process adds up the memory of the whole tree,
-JVM and Python workers too.
+as the product's assets make them, every gate included. The memory of the whole tree is added up meanwhile, JVM and
+Python workers too.
 
 A year's first months are cheaper than the others, since the longest window of the statistics takes 84 days to fill. The
 slope of time over days is therefore that of spans which all begin in spring, with the purchases before as history; it
@@ -14,10 +14,8 @@ A span that was measured with the present code is not measured again: a run that
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.process_tree import watched
 from benchmarks.result import Bar, Result
 from features.days import day_range, shift
 from features.worlds import World, load_world
@@ -42,8 +41,6 @@ QUICK_DAYS = 3
 """Of the shipped slice, which starts with all earlier purchases of its households."""
 GIB = 1 << 30
 PEAK: Bar = ("<=", 8.0)
-EVERY_S = 0.25
-"""Between two looks at the memory."""
 
 
 def world_of(log: str) -> World:
@@ -127,44 +124,14 @@ def measured(log: str, count: int) -> dict[str, Any]:
         return found
     with tempfile.TemporaryDirectory(prefix="extract-", dir=_folder()) as home:
         command = [sys.executable, "-m", "benchmarks.extract", log, str(count), home]
-        environment = {**os.environ, "GEMLINE_HOME": home, "GX_ANALYTICS_ENABLED": "false"}
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-        )
-        peak: list[int] = [0]
-        watch = threading.Thread(target=_watch, args=(process, peak), daemon=True)
-        watch.start()
-        said, _ = process.communicate()
-        seconds = time.perf_counter() - started
-        watch.join()
-    if process.returncode:
-        raise RuntimeError(f"extract of {count} days of {log} failed:\n{said[-2_000:]}")
+        tree = watched(command, {**os.environ, "GEMLINE_HOME": home, "GX_ANALYTICS_ENABLED": "false"})
+    if tree.code:
+        raise RuntimeError(f"extract of {count} days of {log} failed:\n{tree.said[-2_000:]}")
     # the JVM may say good-bye after it
-    figures = next(line for line in reversed(said.splitlines()) if line.startswith("{"))
-    found = {**json.loads(figures), "seconds": seconds, "peak": peak[0]}
+    figures = next(line for line in reversed(tree.said.splitlines()) if line.startswith("{"))
+    found = {**json.loads(figures), "seconds": tree.seconds, "cpu_seconds": tree.cpu_seconds, "peak": tree.peak}
     kept.write_text(json.dumps(found, indent=1), encoding="utf-8")
     return found
-
-
-def _watch(process: "subprocess.Popen[str]", peak: list[int]) -> None:
-    """Keep the most memory that the process and all below it held at once; shared pages count for each holder."""
-    import psutil
-
-    root = psutil.Process(process.pid)
-    while process.poll() is None:
-        held = 0
-        try:
-            tree = [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return
-        for one in tree:
-            try:
-                held += one.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue  # it ended between two looks
-        peak[0] = max(peak[0], held)
-        time.sleep(EVERY_S)
 
 
 def _folder() -> Path:
@@ -185,12 +152,11 @@ def _kept(name: str) -> Path:
     return _folder() / f"{name}-{digest.hexdigest()[:16]}.json"
 
 
-def slope(runs: Sequence[dict[str, Any]]) -> float:
-    """Slope of log(seconds) over log(days) after the first run's time and days were subtracted from the others."""
+def slope(runs: Sequence[dict[str, Any]], cost: str = "seconds") -> float:
+    """Slope of log(cost) over log(days) after the first run's cost and days were subtracted from the others."""
     start, *rest = runs
     days = np.log([run["days"] - start["days"] for run in rest])
-    seconds = np.log([run["seconds"] - start["seconds"] for run in rest])
-    return float(np.polyfit(days, seconds, 1)[0])
+    return float(np.polyfit(days, np.log([run[cost] - start[cost] for run in rest]), 1)[0])
 
 
 def run(quick: bool) -> Result:
@@ -201,16 +167,23 @@ def run(quick: bool) -> Result:
     """
     if quick:
         found = measured(SLICE, QUICK_DAYS)
-        figures = {"seconds": found["seconds"], "peak_gib": found["peak"] / GIB, "impressions": found["impressions"]}
+        figures = {
+            "seconds": found["seconds"],
+            "cpu_seconds": found["cpu_seconds"],
+            "peak_gib": found["peak"] / GIB,
+            "impressions": found["impressions"],
+        }
         return Result(figures | _stages("", found), bars={"peak_gib": PEAK}, notes={"days": found["days"]})
     year, spans = measured(YEAR, 365), [measured(SPRING, days) for days in SPANS]
     synthetic = measured(SYNTHETIC, SYNTHETIC_DAYS)
     figures = {
         "year_minutes": year["seconds"] / 60,
+        "year_cpu_minutes": year["cpu_seconds"] / 60,
         "year_impressions": year["impressions"],
         "peak_gib": max(one["peak"] for one in (year, synthetic, *spans)) / GIB,
         "slope_in_days": slope(spans),
         "slope_error": abs(slope(spans) - 1),
+        "slope_of_cpu_in_days": slope(spans, "cpu_seconds"),
         "synthetic_minutes": synthetic["seconds"] / 60,
         "synthetic_impressions": synthetic["impressions"],
         **_stages("year_", year),

@@ -38,7 +38,9 @@ def spark_conf() -> dict[str, str]:
     conf = dict(DEFAULTS)
     conf["spark.jars"] = ",".join(jar_paths())
     conf["spark.driver.memory"] = os.environ.get("GEMLINE_SPARK_DRIVER_MEMORY", "4g")
-    conf["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}"
+    # on few cores the collector that stops for a moment leaves more of them to the work than the concurrent one
+    log4j = f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}"
+    conf["spark.driver.extraJavaOptions"] = f"{log4j} -XX:+UseParallelGC"
     own = os.environ.get("GEMLINE_SPARK_CONF")
     if own:
         lines = Path(own).read_text().splitlines()
