@@ -15,9 +15,11 @@ from pyspark.sql import functions as F
 
 from features.errors import GemlineError
 from features.instants import later
-from features.store.definitions import JUST_BEFORE, SERVICE, view_specs
+from features.store.age import JUST_BEFORE
+from features.store.definitions import view_specs
 from features.store.quiet import clean_session, quiet
 from features.store.repo import pinned_store, require_applied
+from features.store.versions import current, features_by_service
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 MARGIN = timedelta(days=2)
 STAMP = "event_timestamp"
 GUARD = "_guard"
+KEYS = ("user_id", "ad_id")
+WHOLE = {"int8", "int16", "int32", "int64", "tinyint", "smallint", "int", "bigint", "int64[pyarrow]"}
 
 
 def historical_features(
@@ -38,7 +42,7 @@ def historical_features(
     home: "Home",
     tables: "Tables",
     entities: "DataFrame | pd.DataFrame",
-    features: str | Sequence[str] = SERVICE,
+    features: str | Sequence[str] = "",
 ) -> "DataFrame":
     """Features of each row as they were known strictly before its instant.
 
@@ -48,8 +52,10 @@ def historical_features(
         home: where it is.
         tables: names the pinned versions.
         entities: columns `user_id` and/or `ad_id` (BIGINT, may be null), `event_timestamp`, and any others,
-            which are carried along. From pandas, naive stamps mean UTC.
-        features: name of a feature service, or references `view:feature`.
+            which are carried along. From pandas, naive stamps mean UTC, and ids are whole numbers (Int64 where one
+            may be missing).
+        features: name of a feature service, or references `view:feature`; the service of an example's features by
+            default.
 
     Returns:
         One row for each input row, with the features added; what is unknown, expired or without an id is
@@ -57,14 +63,20 @@ def historical_features(
 
     Raises:
         StoreStale: the store was not applied.
-        GemlineError: `event_timestamp` is absent or no timestamp.
+        GemlineError: `event_timestamp` is absent or no timestamp, ids are no 64-bit integers, or there is no such
+            service.
     """
     frame = _as_frame(spark, entities)
     edges = frame.agg(F.min(STAMP).alias("low"), F.max(STAMP).alias("high"))
     bounds = edges.select(F.unix_micros("low").alias("low"), F.unix_micros("high").alias("high")).first()
     require_applied(world, home)
+    features = features or current(world, home).service
+    if isinstance(features, str):
+        pairs = features_by_service(world, home, features)
+    else:
+        pairs = [(view_specs(world)[view], name) for view, name in (reference.split(":") for reference in features)]
     if bounds is None or bounds["low"] is None:
-        return _without_rows(frame, world, features)
+        return frame.select("*", *(F.lit(None).cast(spec.types[name]).alias(name) for spec, name in pairs))
     guards = [F.timestamp_micros(F.lit(edge)) for edge in (bounds["low"], bounds["high"])]
     return _retrieve(spark, world, home, tables, frame, (later(guards[0], -MARGIN), later(guards[1], MARGIN)), features)
 
@@ -100,14 +112,17 @@ def _as_frame(spark: "SparkSession", entities: "DataFrame | pd.DataFrame") -> "D
             raise GemlineError(
                 f"entities: column '{STAMP}' must hold timestamps (naive ones mean UTC), not dates or text"
             )
+        _require_integers({name: str(entities[name].dtype) for name in KEYS if name in entities})
         stamps = pd.to_datetime(entities[STAMP], utc=True)
         if stamps.isna().any():
             raise GemlineError(f"entities: row {stamps.isna().argmax()} has no '{STAMP}'; every row needs its instant")
         numbers = (stamps - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(microseconds=1)
         frame = spark.createDataFrame(entities.assign(**{STAMP: numbers.astype("int64")}))
         return frame.withColumn(STAMP, F.timestamp_micros(STAMP))
-    if dict(entities.dtypes).get(STAMP) != "timestamp":
+    types = dict(entities.dtypes)
+    if types.get(STAMP) != "timestamp":
         raise GemlineError(f"entities: column '{STAMP}' must be a TIMESTAMP")
+    _require_integers({name: types[name] for name in KEYS if name in types})
     return entities
 
 
@@ -120,12 +135,11 @@ def _holds_timestamps(column: "pd.Series") -> bool:
     return len(column) > 0 and all(isinstance(value, datetime) for value in column)
 
 
-def _without_rows(frame: "DataFrame", world: "World", features: str | Sequence[str]) -> "DataFrame":
-    specs = view_specs(world)
-    if isinstance(features, str):
-        wanted = [
-            (spec, name) for spec in specs.values() for name in spec.names if not spec.is_history or features != SERVICE
-        ]
-    else:
-        wanted = [(specs[ref.split(":")[0]], ref.split(":")[1]) for ref in features]
-    return frame.select("*", *(F.lit(None).cast(spec.types[name]).alias(name) for spec, name in wanted))
+def _require_integers(types: dict[str, str]) -> None:
+    """One missing id makes pandas hold a column as floats, in which ids above 2^53 are already others."""
+    for name, kind in types.items():
+        if kind.lower() not in WHOLE:
+            raise GemlineError(
+                f"entities: column '{name}' is {kind}, which cannot hold 64-bit ids exactly; make it Int64 (BIGINT in "
+                "Spark) where the ids are read, not here: what a float has lost is gone"
+            )

@@ -1,37 +1,36 @@
 """Reading the online store: what a request may know of its user and of its candidates.
 
-Feast returns whatever is stored. Here the rules of the training join are applied: a value stamped or available
-at `now` or later is not there yet, one older than its view's ttl is stale; both read as missing, and are
-counted.
+The rules of the training join are applied (`features.store.age`): a value stamped or available at `now` or later is not
+there yet, one older than its view's ttl is stale; both read as missing, and are counted.
 
 Free of Spark, so that a server can import it. Feast's registry names Spark sources, so it is not opened: the
 views are built again from the same specs, and `require_applied` says whether the registry holds just these.
 """
 
+import operator
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from features.errors import GemlineError
-from features.store.definitions import JUST_BEFORE, ViewSpec, feature_fields, view_specs
+from features.store.age import Stored, fault
+from features.store.definitions import ViewSpec, feature_fields, view_specs
 from features.store.repo import online_repo, require_applied
 
 if TYPE_CHECKING:
     import pandas as pd
     from feast import FeatureView
-    from feast.infra.online_stores.online_store import OnlineStore as FeastStore
+    from feast.protos.feast.types.EntityKey_pb2 import EntityKey
 
     from features.home import Home
+    from features.store.age import ClockedReads
     from features.worlds.schema import World
 
 HOLE = -(2**63)
 """A null inside a history's list: Feast's lists of integers cannot hold one. A multi-valued attribute holds none."""
-
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stamp that Redis gives for what is not stored."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,11 @@ class OnlineStore:
 
         Raises:
             StoreStale: the store was not applied, or from other declarations.
-            GemlineError: `now` has no time zone.
+            GemlineError: `now` has no time zone, or an id is no 64-bit integer.
         """
         if now.tzinfo is None:
             raise GemlineError("online features: `now` needs a time zone (for example datetime.now(UTC))")
+        user_ids, ad_ids = exact_ids("user_ids", user_ids), exact_ids("ad_ids", ad_ids)
         require_applied(self._world, self._home)
         missing: dict[str, dict[str, int]] = {}
         users = self._frame("user_id", user_ids, now, missing)
@@ -84,29 +84,20 @@ class OnlineStore:
         import pandas as pd
 
         columns: dict[str, Any] = {}
+        keys = [entity_key(key, item) for item in ids]
         for spec, view in self._views:
             if spec.key == key:
-                rows, missing[spec.name] = _usable(spec, self._read(spec, view, ids), now)
+                rows, missing[spec.name] = _usable(spec, self._read(spec, view, keys), now)
                 for name, kind in spec.types.items():
                     read = _histories if spec.is_history else READERS[kind]
                     columns[name] = read([row and row.get(name) for row in rows])
         return pd.DataFrame(columns, index=pd.Index(list(ids), name=key, dtype="int64"))
 
-    def _read(
-        self, spec: ViewSpec, view: "FeatureView", ids: Sequence[int]
-    ) -> list[tuple[datetime | None, dict[str, Any] | None]]:
-        """Stored stamp and values of each id, as Feast keeps them."""
-        from feast.protos.feast.types.EntityKey_pb2 import EntityKey
-        from feast.protos.feast.types.Value_pb2 import Value
+    def _read(self, spec: ViewSpec, view: "FeatureView", keys: "list[EntityKey]") -> list[Stored]:
+        """Stored stamp and values of each key, as Feast keeps them."""
+        return self._store().stored(self._config, view, keys, list(spec.names)) if keys else []
 
-        if not ids:
-            return []
-        keys = [EntityKey(join_keys=[spec.key], entity_values=[Value(int64_val=int(item))]) for item in ids]
-        found: list[tuple[datetime | None, dict[str, Any] | None]]
-        found = self._store().online_read(self._config, view, keys, list(spec.names))
-        return found
-
-    def _store(self) -> "FeastStore":
+    def _store(self) -> "ClockedReads":
         from feast.infra.online_stores.helpers import get_online_store_from_config
 
         if not hasattr(self._threads, "store"):
@@ -121,25 +112,40 @@ def online_features(
     return OnlineStore(world, home).features(user_ids, ad_ids, now)
 
 
+def exact_ids(what: str, ids: Sequence[Any]) -> list[int]:
+    """Ids as they are, exactly.
+
+    Raises:
+        GemlineError: one is no 64-bit integer; a float among them was one, and may have lost its last digits.
+    """
+    try:
+        found = [operator.index(item) for item in ids]
+    except TypeError:
+        wrong = next(item for item in ids if not hasattr(item, "__index__"))
+        raise GemlineError(
+            f"{what}: {wrong!r} is no 64-bit integer; pass ids as integers (in pandas as Int64, since one missing id "
+            "makes a column of floats, which cannot hold ids above 2^53), and leave out what is missing"
+        ) from None
+    if outside := [item for item in found if not -(2**63) <= item < 2**63]:
+        raise GemlineError(f"{what}: {outside[0]} is no 64-bit integer; text ids go through features.ids.id_of")
+    return found
+
+
+def entity_key(join_key: str, item: int) -> "EntityKey":
+    """Feast's key of an id."""
+    from feast.protos.feast.types.EntityKey_pb2 import EntityKey
+    from feast.protos.feast.types.Value_pb2 import Value
+
+    return EntityKey(join_keys=[join_key], entity_values=[Value(int64_val=item)])
+
+
 def _usable(
-    spec: ViewSpec, stored: Sequence[tuple[datetime | None, dict[str, Any] | None]], now: datetime
+    spec: ViewSpec, stored: Sequence[Stored], now: datetime
 ) -> tuple[list[dict[str, Any] | None], dict[str, int]]:
     """Values of each id, None where they must not be used, and how often for which reason."""
-    faults = [_fault(spec, None if stamp == NEVER else stamp, now) for stamp, _ in stored]
-    rows = [None if fault else values for fault, (_, values) in zip(faults, stored, strict=True)]
-    return rows, dict(Counter(fault for fault in faults if fault))
-
-
-def _fault(spec: ViewSpec, stamp: datetime | None, now: datetime) -> str:
-    """Why a stored row must not be used, by the very comparisons of the training join."""
-    asked = now + JUST_BEFORE
-    if stamp is None:
-        return "absent"
-    if stamp + spec.lag > asked:
-        return "early"
-    if spec.ttl and stamp < asked - spec.ttl:
-        return "stale"
-    return ""
+    faults = [fault(stamp, now, spec.ttl, spec.lag) for stamp, _ in stored]
+    rows = [None if why else values for why, (_, values) in zip(faults, stored, strict=True)]
+    return rows, dict(Counter(why for why in faults if why))
 
 
 def _doubles(values: Sequence[Any]) -> Any:

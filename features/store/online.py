@@ -5,7 +5,7 @@ the ledger names: a late row with an old stamp is not missed, as it would be by 
 Dense views take the last day only, since it holds every id; sparse ones take all days. Values are built by
 hand as Feast's messages, because Feast's own writers send a column through floating point as soon as it holds
 a null, which rounds 64-bit ids. The store refuses older values (see `newest`), so days may be written again
-and in any order.
+and in any order, and a push between two days holds against the daily job.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from features.clock import advance
 from features.days import day_bounds, shift
+from features.errors import GemlineError
 from features.instants import instant
 from features.store.definitions import ViewSpec, view_specs
-from features.store.lookup import HOLE
+from features.store.lookup import HOLE, entity_key, exact_ids
 from features.store.quiet import quiet
 from features.store.repo import feature_store
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def materialize(world: "World", home: "Home", tables: "Tables", days: Sequence[str]) -> dict[str, int]:
-    """Write published days into the online store.
+    """Write published days into the online store, and let the world's clock know of the newest.
 
     Args:
         world: whose store.
@@ -57,6 +59,7 @@ def materialize(world: "World", home: "Home", tables: "Tables", days: Sequence[s
             start, end = day_bounds(days[0], world.timezone)[0], day_bounds(days[-1], world.timezone)[1]
             with quiet():
                 store.registry.apply_materialization(store.get_feature_view(spec.name), store.project, start, end)
+        advance(home, days[-1])
     return counts
 
 
@@ -85,20 +88,21 @@ def write_rows(store: "FeatureStore", spec: ViewSpec, rows: "pa.Table") -> int:
 
     Returns:
         Number of rows given; those older than what is stored change nothing.
+
+    Raises:
+        GemlineError: an id is missing or no 64-bit integer, or a row has no event_timestamp.
     """
     from feast.infra.provider import get_provider
-    from feast.protos.feast.types.EntityKey_pb2 import EntityKey
-    from feast.protos.feast.types.Value_pb2 import Value
 
     if rows.num_rows == 0:
         return 0
+    if rows.column("event_timestamp").null_count:
+        raise GemlineError(f"{spec.name}: a row has no event_timestamp, so nothing says which value is newer; add it")
     values = [
         [_message(kind, value) for value in rows.column(name).to_pylist()] for name, kind in spec.features.items()
     ]
-    keys = [
-        EntityKey(join_keys=[spec.key], entity_values=[Value(int64_val=key)])
-        for key in rows.column(spec.key).to_pylist()
-    ]
+    ids = exact_ids(f"{spec.name}: column {spec.key}", rows.column(spec.key).to_pylist())
+    keys = [entity_key(spec.key, item) for item in ids]
     stamps, known = (_instants(rows.column(name)) for name in ("event_timestamp", "available_ts"))
     data = [
         (key, dict(zip(spec.names, row, strict=True)), stamp, available)

@@ -2,8 +2,8 @@
 
 The registry folder holds `registry.db`, `definitions.json` (hash of what was applied) and a
 `feature_store.yaml` with which the `feast` command works as well: `feast -c GEMLINE_HOME/<world>/registry
-feature-views list`. The online store is SQLite unless `GEMLINE_ONLINE_STORE=redis://host:port` says
-otherwise; Redis keeps newer values by itself, but takes a restated value only with a later event time.
+feature-views list`. The online store is SQLite unless `GEMLINE_ONLINE_STORE=redis://host:port` (or `.../N` for
+database N) says otherwise; both follow the same rules (`features.store.newest`, `features.store.newest_redis`).
 """
 
 import json
@@ -17,8 +17,9 @@ import yaml
 
 from features.errors import GemlineError
 from features.home import Home
-from features.store.definitions import definitions, digest
+from features.store.definitions import Definitions, definitions, digest
 from features.store.quiet import ignore_named, quiet
+from features.store.versions import RECORD, record_of, recorded, served, with_current
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from features.tables import Tables
 
 ONLINE_SETTING = "GEMLINE_ONLINE_STORE"
-RECORD = "definitions.json"
 
 
 class StoreStale(GemlineError):
@@ -90,25 +90,36 @@ def online_repo(world: World, home: Home) -> "RepoConfig":
 def apply(world: World, home: Home) -> str:
     """Write the declarations into the registry and make the online tables; running it again changes nothing.
 
+    What is declared no more leaves the registry and the online store, services of older schema versions excepted.
+
     Returns:
-        Hash of the declarations, also kept in `definitions.json`.
+        Hash of the declarations, also kept in `definitions.json` with all versions of the feature schema.
     """
     current = digest(world, home.tables)
     settings = repo_settings(world, home)
     with home.writing(f"applying the feature store of {world.name}"):
         (home.registry / "feature_store.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
         if applied_digest(home) != current:
-            store = _open(settings)
+            store, declared = _open(settings), definitions(world, home.tables, served(world, home))
             with quiet():
-                store.apply(definitions(world, home.tables).all(), partial=False)
-            (home.registry / RECORD).write_text(json.dumps({"digest": current}), encoding="utf-8")
+                store.apply(declared.all(), objects_to_delete=_undeclared(store, declared), partial=False)
+            schemas = [schema.features for schema in with_current(world, recorded(home))]
+            # last, and whole or not at all: what a crash leaves is applied again
+            staged = home.registry / f"{RECORD}.tmp"
+            staged.write_text(json.dumps({"digest": current, "schemas": schemas}), encoding="utf-8")
+            staged.replace(home.registry / RECORD)
     return current
+
+
+def _undeclared(store: "FeatureStore", declared: Definitions) -> list[object]:
+    """Views and services of the registry that the declarations do not name any more."""
+    services = [one for one in store.list_feature_services() if one.name not in declared.services]
+    return [*services, *(one for one in store.list_feature_views() if one.name not in declared.views)]
 
 
 def applied_digest(home: Home) -> str | None:
     """Hash of what the registry holds; None before the first `apply`."""
-    record = home.registry / RECORD
-    return str(json.loads(record.read_text(encoding="utf-8"))["digest"]) if record.exists() else None
+    return record_of(home).get("digest")
 
 
 def pinned_store(world: World, home: Home, tables: "Tables") -> "tuple[FeatureStore, Path]":
@@ -117,7 +128,7 @@ def pinned_store(world: World, home: Home, tables: "Tables") -> "tuple[FeatureSt
     Returns:
         The store and the folder to remove when done. It has no online store.
     """
-    declared = definitions(world, home.tables, _versions(tables))
+    declared = definitions(world, home.tables, served(world, home), _versions(tables))
     folder = Path(mkdtemp(prefix="pinned-", dir=home.folder("cache")))
     settings = repo_settings(world, home) | {
         "registry": {"registry_type": "file", "path": str(folder / "registry.db")},
@@ -143,13 +154,15 @@ def _open(settings: dict[str, Any]) -> "FeatureStore":
 
 
 def _online_settings(home: Home) -> dict[str, Any]:
+    folder = str(home.online)
     choice = os.environ.get(ONLINE_SETTING, "")
     if not choice:
-        return {
-            "type": "features.store.newest.NewestSqliteOnlineStore",
-            "path": str(home.online / "online.db"),
-        }
+        path = str(home.online / "online.db")
+        return {"type": "features.store.newest.NewestSqliteOnlineStore", "path": path, "folder": folder}
     address = urlparse(choice)
-    if address.scheme != "redis" or not address.hostname:
+    database = address.path.strip("/") or "0"
+    if address.scheme != "redis" or not address.hostname or not database.isdigit():
         raise GemlineError(f"{ONLINE_SETTING}={choice}: expected redis://host:port, or leave it unset for SQLite")
-    return {"type": "redis", "connection_string": f"{address.hostname}:{address.port or 6379}"}
+    where = f"{address.hostname}:{address.port or 6379},db={database}"
+    kind = "features.store.newest_redis.NewestRedisOnlineStore"
+    return {"type": kind, "connection_string": where, "folder": folder}

@@ -82,6 +82,13 @@ class Entity(Strict):
         default=(), description="columns of the users or ads table: ids, arrays of ids (`multi`) or content embeddings"
     )
     description: str = ""
+    descriptions: dict[str, str] = Field(default_factory=dict, description="of attributes, for whoever reads features")
+
+    @model_validator(mode="after")
+    def _describes_what_there_is(self) -> "Entity":
+        if unknown := sorted(set(self.descriptions) - set(self.attributes)):
+            raise ValueError(f"descriptions: {unknown} are no attributes; known: {sorted(self.attributes)}")
+        return self
 
 
 class Statistics(Strict):
@@ -178,6 +185,7 @@ class World(Strict):
     title: str
     description: str
     synthetic: bool = Field(default=False, description="shown wherever a number of this world is shown")
+    owner: str = Field(default="gemline", min_length=1, description="who answers for its features: a team, an address")
     clock: Literal["real", "replay"]
     timezone: str
     first_day: Day = Field(pattern=DAY_PATTERN)

@@ -5,7 +5,6 @@ from typing import Any
 
 import dagster as dg
 
-from features.clock import advance
 from features.worlds import World
 from orchestration.partitions import day_axis
 from orchestration.publishing import asset_key, plain_failure
@@ -42,7 +41,6 @@ def feature_store_assets(world: World) -> Sequence[dg.AssetsDefinition]:
 
         with plain_failure():
             written = materialize(gemline.world, gemline.home, gemline.tables(), context.partition_keys)
-            advance(gemline.home, context.partition_keys[-1])
         return dg.MaterializeResult(metadata={f"rows_{view}": rows for view, rows in written.items()})
 
     return [feature_store, online_features]

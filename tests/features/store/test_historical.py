@@ -12,7 +12,6 @@ import pytest
 from features.errors import GemlineError
 from features.home import Home
 from features.schema_of import user_statistics
-from features.store.definitions import ONLINE_SERVICE
 from features.store.historical import historical_features
 from features.store.quiet import QUOTED_REGEX
 from features.store.repo import apply
@@ -139,6 +138,28 @@ def test_a_row_without_an_instant_is_refused_by_number(tables: Tables) -> None:
         joined(tables, asked)
 
 
+def test_ids_are_exact_beside_a_missing_one(spark: "SparkSession", tables: Tables) -> None:
+    """B02, the entity frame: neighbours above 2^53 beside a null come back as they were, in rows of their own."""
+    ids = [2**62 + 1, None, 2**62 + 2, 4]
+    asked = pd.DataFrame({"row": range(4), "user_id": pd.array(ids, dtype="Int64")})
+    asked["event_timestamp"] = pd.Timestamp("2024-03-07 12:00", tz="UTC")
+    found = historical_features(spark, tables.world, tables.home, tables, asked, [f"user_stats:{VALUE}"])
+    rows = {row["row"]: (row["user_id"], row[VALUE]) for row in found.collect()}
+    assert rows == {0: (ids[0], None), 1: (None, None), 2: (ids[2], None), 3: (4, 7.0)}
+    with pytest.raises(GemlineError, match="column 'user_id' is float64, which cannot hold 64-bit ids exactly"):
+        joined(tables, asked.assign(user_id=[float(item or 0) for item in ids]))
+    with pytest.raises(GemlineError, match="column 'user_id' is double"):
+        joined(tables, entities(spark, [(1, 4, "2024-03-07 12:00:00")]).selectExpr(
+            "row", "cast(user_id as double) user_id", "event_timestamp"
+        ))  # fmt: skip
+
+
+def test_an_unknown_service_is_refused_with_those_there_are(spark: "SparkSession", tables: Tables) -> None:
+    asked = entities(spark, [(1, 4, "2024-03-07 12:00:00")])
+    with pytest.raises(GemlineError, match="no feature service 'gem_v9'; known: gem_v1, gem_v1_online"):
+        historical_features(spark, tables.world, tables.home, tables, asked, "gem_v9")
+
+
 def test_dates_are_refused_by_name(tables: Tables) -> None:
     """B10."""
     dates = pd.DataFrame({"row": [1], "user_id": [4], "event_timestamp": [pd.Timestamp("2024-03-07").date()]})
@@ -175,6 +196,6 @@ def test_a_service_gives_all_its_features(spark: "SparkSession") -> None:
     tables = built(spark)
     ddl = "user_id BIGINT, ad_id BIGINT, event_timestamp TIMESTAMP"
     asked = frame(spark, ddl, [{"user_id": 1, "ad_id": 10, "event_timestamp": "2024-03-10 15:00:00"}])
-    row = historical_features(spark, tables.world, tables.home, tables, asked, ONLINE_SERVICE).first()
+    row = historical_features(spark, tables.world, tables.home, tables, asked, "gem_v1_online").first()
     assert row["recent_ad_id"] == [10, 11, 10]
     assert (row["user_events_3d"], row["ad_events_3d"], row["age_band"], row["topic"]) == (3.0, 3.0, 4, 1)

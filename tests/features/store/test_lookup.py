@@ -1,4 +1,7 @@
-"""Reading the online store without Spark: exact values, the rules of age, one open store for many threads."""
+"""Reading the online store without Spark: exact values, the rules of age, one open store for many threads.
+
+On SQLite and on a real Redis: the same answers.
+"""
 
 import subprocess
 import sys
@@ -18,7 +21,8 @@ from features.home import Home
 from features.store.definitions import view_specs
 from features.store.lookup import OnlineStore, online_features
 from features.store.online import write_rows
-from features.store.repo import RECORD, StoreStale, apply, feature_store
+from features.store.repo import StoreStale, apply, feature_store
+from features.store.versions import RECORD
 from features.worlds import load_world
 
 WORLD = load_world("tiny")
@@ -41,7 +45,7 @@ def put(home: Home, view: str, key: int, stamp: datetime = STAMP, **values: Any)
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def home(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Home:
     home = Home(tmp_path_factory.mktemp("lookup") / "tiny")
     apply(WORLD, home)
     put(home, "user_stats", 1, user_events_1d=2.5)
@@ -140,10 +144,41 @@ def test_a_store_of_other_declarations_is_refused(tmp_path: Path) -> None:
         online_features(WORLD, home, [1], [], STAMP)
     apply(WORLD, home)
     store = OnlineStore(WORLD, home)
-    assert store.features([1], [], STAMP).missing["user_stats"] == {"absent": 1}
+    # on Redis the homes of one world share what is stored
+    assert store.features([404], [], STAMP).missing["user_stats"] == {"absent": 1}
     (home.registry / RECORD).write_text('{"digest": "other"}')
     with pytest.raises(StoreStale, match="other declarations"):
         store.features([1], [], STAMP)
+
+
+@pytest.mark.parametrize("wrong", [4.611686018427388e18, None, "7", float("nan")])
+def test_an_id_that_is_no_integer_is_refused(store: OnlineStore, wrong: Any) -> None:
+    """B02: a float may be another id already, so it is never rounded to one."""
+    with pytest.raises(GemlineError, match=r"ad_ids: .* is no 64-bit integer; pass ids as integers"):
+        store.features([1], [10, wrong], STAMP)
+    with pytest.raises(GemlineError, match="user_ids: 9223372036854775808 is no 64-bit integer"):
+        store.features([2**63], [], STAMP)
+
+
+def test_neighbouring_ids_stay_apart(home: Home, store: OnlineStore) -> None:
+    """B02: 2^62 + 1 and 2^62 + 2 are one number as floats, and so is 2^53 + 1 with 2^53."""
+    ids = [2**62 + 1, 2**62 + 2, 2**53, 2**53 + 1]
+    for place, user in enumerate(ids):
+        put(home, "user_stats", user, user_events_1d=float(place))
+    found = store.features(ids, [], STAMP + timedelta(hours=1)).users
+    assert found.index.tolist() == ids
+    assert found["user_events_1d"].tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_row_without_an_id_is_refused_whole(home: Home, store: OnlineStore) -> None:
+    """B02: a push whose ids went through floats says so, and writes nothing."""
+    spec = view_specs(WORLD)["user_stats"]
+    values = {name: pa.array([8.0, 8.0]) for name in spec.features}
+    stamps = {"event_timestamp": [STAMP] * 2, "available_ts": [STAMP] * 2}
+    for ids in (pa.array([31, None]), pa.array([31.0, 32.0])):
+        with pytest.raises(GemlineError, match=r"user_stats: column user_id: .* is no 64-bit integer"):
+            write_rows(feature_store(WORLD, home), spec, pa.table({"user_id": ids, **stamps, **values}))
+    assert store.features([31], [], STAMP + timedelta(hours=1)).missing["user_stats"] == {"absent": 1}
 
 
 def test_now_needs_a_zone(store: OnlineStore) -> None:

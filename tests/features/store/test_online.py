@@ -10,7 +10,7 @@ import pytest
 from features.errors import GateClosed, GemlineError
 from features.examples import examples
 from features.schema_of import ad_statistics, user_statistics
-from features.store.definitions import ONLINE_SERVICE, view_specs
+from features.store.definitions import view_specs
 from features.store.historical import historical_features
 from features.store.lookup import online_features
 from features.store.online import materialize, write_rows
@@ -89,7 +89,7 @@ def test_the_short_history_comes_as_lists_with_their_holes(filled: "Tables") -> 
 
 def test_plain_feast_answers_for_the_whole_service(filled: "Tables") -> None:
     store = feature_store(filled.world, filled.home)
-    service = store.get_feature_service(ONLINE_SERVICE)
+    service = store.get_feature_service("gem_v1_online")
     answer = store.get_online_features(features=service, entity_rows=[{"user_id": 1, "ad_id": 10}]).to_dict()
     assert (answer["country"], answer["topic"], answer["recent_ad_id"]) == ([MOVED], [1], [[10, 11, 10]])
     assert answer["tags"] == [MORE["tags"]] and answer["image"] == [pytest.approx(MORE["image"])]

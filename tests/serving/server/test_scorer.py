@@ -214,10 +214,14 @@ def test_a_real_world_keeps_its_own_time(home: Home, monkeypatch: pytest.MonkeyP
 
 
 def test_stale_features_are_missing_and_counted(served: Scorer) -> None:
+    """B12: an expired feature scores as one that was never there, and is counted."""
+    absent = ask(served, 1, [13, 10])
+    assert absent.missing["ad_stats"] == {"absent": 1}
     put(served.home, "ad_stats", 13, END - timedelta(days=2), {"ad_events_1d": 5.0})
     answer = ask(served, 1, [13, 10])
     assert answer.scores[0].known == "fallback_ad"
     assert answer.missing["ad_stats"] == {"stale": 1}
+    assert answer.scores == absent.scores
     assert 'gemline_missing_features_total{reason="stale",view="ad_stats"} 1.0' in served.metrics.text().decode()
 
 
