@@ -17,6 +17,9 @@ from features.worlds import load_world
 from orchestration.definitions import build
 from orchestration.publishing import asset_key
 from orchestration.running import execute
+from tests.servers import engine, redis_url
+
+__all__ = ["engine", "redis_url"]
 
 FIRST, SECOND, CLOSED, COLD, NEXT = "2024-03-07", "2024-03-08", "2024-03-09", "2024-03-10", "2024-03-11"
 
