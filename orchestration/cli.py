@@ -272,6 +272,32 @@ def waive(table: str, day: str, world: str, reason: str) -> None:
 
 
 @main.command()
+@click.argument("user")
+@click.option("--world", default="complete_journey", show_default=True)
+@click.option("--reason", default="", help="Why; it is kept in the ledger and must not name the user.")
+@click.option("--yes", is_flag=True, help="Do not ask before removing.")
+def forget(user: str, world: str, reason: str, yes: bool) -> None:
+    """Remove USER (the id as the log has it) from tables, history, memory, online store and cache.
+
+    Says what there is, asks, and says what remains in weights, generations and packages. May be run again after it
+    broke off.
+    """
+    from orchestration.doctor import require
+    from orchestration.forgetting import account, told, user_of
+    from orchestration.forgetting import forget as forget_user
+    from orchestration.resources import WorldResource
+
+    user_id = user_of(user)
+    require(("java", "jars", "packages"))
+    tables = WorldResource(world_name=world).tables()
+    if not yes:
+        click.echo(told(account(tables, user_id), done=False))
+        click.confirm("remove it? nothing brings it back", abort=True)
+    found = forget_user(tables, user_id, reason, lambda line: click.echo(line, err=True))
+    click.echo(told(found, done=True))
+
+
+@main.command()
 @click.option("--world", default="complete_journey", show_default=True)
 @click.option("--day", type=click.DateTime(["%Y-%m-%d"]), help="Default: the newest day with an evaluation.")
 def report(world: str, day: datetime | None) -> None:

@@ -38,11 +38,13 @@ def ingest_assets(world: World) -> Sequence[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def ingest(context: dg.AssetExecutionContext, gemline: WorldResource) -> Events:
+        from features.forgotten import without_forgotten
         from features.sources.base import extract
 
         with plain_failure():
             tables = gemline.tables()
             extracted = extract(tables.spark, gemline.world, context.partition_keys)
+            extracted = without_forgotten(extracted, gemline.world, gemline.home)
             if extracted.refused is not None:
                 context.log.info("refused rows: %s", tables.quarantine(extracted.refused, context.partition_keys))
             for table in TABLES:

@@ -41,6 +41,7 @@ TABLES = {
     ),
 }
 OF_A_RUN = ("runs", "exact_vectors", "user_vectors")
+OF_A_USER = ("exact_vectors", "user_vectors", "memories")
 
 NEWEST_RUN = "SELECT max(run_us) FROM runs WHERE generation = ? AND run_us <= ?"
 # all that a run holds of one user is a short scan of neighbouring rows, however many ads are asked for
@@ -259,6 +260,26 @@ class VectorCache:
         with self._file.writing() as connection:
             for table in TABLES:
                 connection.execute(f"DELETE FROM {table} WHERE generation = ?", (generation,))
+
+    def forget_user(self, user_id: int, *, delete: bool) -> dict[str, int]:
+        """Count what is kept of a user, of all generations and runs: table -> rows; tables without any are absent.
+
+        Args:
+            user_id: the user.
+            delete: overwrite it with zeros and delete it, in one transaction.
+        """
+        given, counts = (operator.index(user_id),), {}
+        with self._file.writing() if delete else self._file.reading() as connection:
+            connection.execute("PRAGMA secure_delete = ON")
+            for table in OF_A_USER:
+                own = connection.execute(f"SELECT count(*) FROM {table} WHERE user_id = ?", given)
+                counts[table] = own.fetchone()[0]
+                if delete:
+                    connection.execute(f"DELETE FROM {table} WHERE user_id = ?", given)
+        if delete:
+            # the log of writes still holds the pages as they were
+            self._file.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return {table: count for table, count in counts.items() if count}
 
     # ---------------------------------------------------------------- internals
 

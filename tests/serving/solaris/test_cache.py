@@ -310,6 +310,28 @@ def test_only_the_newest_of_a_memory_are_kept(cache: VectorCache) -> None:
     assert cache.memory(G, 1)[2].tolist() == [1] and cache.memory(G, 2)[2].tolist() == [2**53 + 1]
 
 
+def test_forgetting_a_user_leaves_the_others(cache: VectorCache, tmp_path: Path) -> None:
+    """In all generations and runs; and what was deleted is not left on a page of the files."""
+    mark = np.array([0.123, 0.456, 0.789], dtype=np.float32)
+    rows = [("feed", 1, 10, mark), ("feed", 1, None, mark), ("feed", 2, 10, vector(0.75))]
+    for generation in (G, H):
+        cache.publish_run(generation, 100, rows)
+        cache.remember(generation, [(1, "2024-03-08", 9, 50, mark), *MEMORIES], keep=9)
+
+    def kept() -> bool:
+        return any(mark.tobytes() in path.read_bytes() for path in tmp_path.glob("vectors.db*"))
+
+    counts = {"exact_vectors": 2, "user_vectors": 2, "memories": 6}
+    assert cache.forget_user(1, delete=False) == counts and kept()
+    assert cache.forget_user(1, delete=True) == counts and not kept()
+    assert cache.forget_user(1, delete=True) == {}
+    for generation in (G, H):
+        assert sources(cache.lookup(generation, "feed", 1, [10], 100)) == ["none"]
+        assert sources(cache.lookup(generation, "feed", 2, [10], 100)) == ["exact"]
+        assert cache.memory(generation, 1)[2].tolist() == []
+        assert cache.memory(generation, 2)[2].tolist() == [2**53 + 1]
+
+
 def test_nobody_has_no_memory(cache: VectorCache) -> None:
     assert [entry.shape for entry in cache.memory(G, 1)] == [(0,), (0,), (0,), (0, 0)]
     cache.remember(G, MEMORIES, keep=2)
