@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from features.tables.tables import DayResult
+    from features.tables.publishing import DayResult
 
 
 class GemlineError(Exception):

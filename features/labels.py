@@ -111,8 +111,8 @@ def look_back(task: Task) -> int | None:
 def _log(world: World, days: Sequence[str], tables: "Tables") -> Log:
     """Read what the asked days need: as far back as the longest window, to the first day for per-row ones."""
     first, last = min(days), max(days)
-    reach = _reach(world)
-    start = world.first_day if reach is None else max(world.first_day, shift(first, -reach))
+    back = reach(world)
+    start = world.first_day if back is None else max(world.first_day, shift(first, -back))
     columns = ["ds", "impression_id", *OUTCOME_KEYS, "surface", "request_ts", "window_end", "keep_rate"]
     impressions = tables.read_through("impressions", last, start)
     if "window_end" not in impressions.columns:
@@ -121,7 +121,7 @@ def _log(world: World, days: Sequence[str], tables: "Tables") -> Log:
     return Log(world, impressions.select(*columns), outcomes.select(*OUTCOME_KEYS, "event_type", "event_ts", "ds"))
 
 
-def _reach(world: World) -> int | None:
+def reach(world: World) -> int | None:
     """Days back from a label day to the oldest impression that can matter, rivals for credit included."""
     backs = [look_back(task) for task in world.tasks]
     known = [back for back in backs if back is not None]

@@ -1,6 +1,8 @@
 """The expectations of each table, built from the world: keys, domains, ranges, and a count that makes empty days red.
 
-Severity `critical` closes the gate; `warning` is shown and lets the day through.
+Each rule is about every row, so that days can be audited together; what is about a day as a whole - shares, counts,
+drift, references, freshness - is in `monitors.py` and `day_rules.py`. Severity `critical` closes the gate; `warning` is
+shown and lets the day through.
 """
 
 from collections.abc import Callable
@@ -23,11 +25,17 @@ def suite_of(spec: "TableSpec", world: World) -> "list[Expectation]":
     """Expectations on one day's rows of a table.
 
     Raises:
-        GemlineError: the table has no expectations: nothing to check is an error, never a pass.
+        GemlineError: the table has no expectations - nothing to check is an error, never a pass - or one that is not
+            about every row.
     """
     expectations = [*_keys(spec), *DOMAINS.get(spec.suite or spec.name, _no_domains)(world)]
     if not expectations:
         raise GemlineError(f"table {spec.name} has an empty suite; add expectations to features/quality/suites.py")
+    if shares := [type(entry).__name__ for entry in expectations if getattr(entry, "mostly", 1) != 1]:
+        raise GemlineError(
+            f"table {spec.name}: {shares[0]} allows a share of rows (mostly), which other days would dilute; "
+            "watch that share in features/quality/monitors.py"
+        )
     return expectations
 
 
@@ -59,7 +67,6 @@ def _impressions(world: World) -> "list[Expectation]":
         gxe.ExpectColumnValuesToBeInSet(column="surface", value_set=list(world.surface_names)),
         gxe.ExpectColumnValuesToNotBeNull(column="keep_rate"),
         gxe.ExpectColumnValuesToBeBetween(column="keep_rate", min_value=SMALLEST_KEEP_RATE, max_value=1.0),
-        gxe.ExpectColumnValuesToNotBeNull(column="user_id", mostly=0.5, severity="warning"),
     ]
 
 
@@ -158,4 +165,9 @@ DOMAINS: dict[str, Callable[[World], "list[Expectation]"]] = {
 
 def describe(spec: "TableSpec", world: World) -> list[str]:
     """The suite in words, for metadata and docs."""
-    return [f"{type(entry).__name__} {entry.severity}" for entry in suite_of(spec, world)]
+    return [f"{type(entry).__name__} {_subject(entry)} {entry.severity}" for entry in suite_of(spec, world)]
+
+
+def _subject(entry: "Expectation") -> str:
+    columns = getattr(entry, "column_list", None) or [getattr(entry, "column", "")]
+    return ", ".join(columns)

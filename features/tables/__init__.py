@@ -2,6 +2,7 @@
 
 from features.tables.decisions import Decisions, ModelDecision
 from features.tables.ledger import Gate, Verdict
-from features.tables.tables import DayResult, PinnedDay, Tables
+from features.tables.publishing import DayResult
+from features.tables.tables import PinnedDay, Tables
 
 __all__ = ["DayResult", "Decisions", "Gate", "ModelDecision", "PinnedDay", "Tables", "Verdict"]

@@ -27,9 +27,8 @@ class AppendLog(Generic[Record]):
         """All records; read again only when another commit stands in the Delta log."""
         newest = self._newest_commit()
         if newest != self._seen[0]:
-            names = [field.name for field in fields(self._record)]  # type: ignore[arg-type]
             frame = self._spark.read.format("delta").load(str(self._path)).orderBy("entry")
-            self._seen = (newest, [self._record(**{name: row[name] for name in names}) for row in frame.collect()])
+            self._seen = (newest, [self._read(row.asDict()) for row in frame.collect()])
         return self._seen[1]
 
     def append(self, records: Sequence[Record]) -> None:
@@ -43,8 +42,13 @@ class AppendLog(Generic[Record]):
             for offset, record in enumerate(records)
         ]
         frame = self._spark.createDataFrame(rows, self._ddl()).coalesce(1)
-        frame.write.format("delta").mode("append").save(str(self._path))
+        frame.write.format("delta").mode("append").option("mergeSchema", "true").save(str(self._path))
         self._seen = (self._newest_commit(), [*known, *records])
+
+    def _read(self, row: dict[str, Any]) -> Record:
+        """A record; fields that it was written without, by an older version, have their default."""
+        names = [field.name for field in fields(self._record)]  # type: ignore[arg-type]
+        return self._record(**{name: row[name] for name in names if row.get(name) is not None})
 
     def _ddl(self) -> str:
         columns = [f"`{field.name}` {SPARK_TYPES[field.type]}" for field in fields(self._record)]  # type: ignore[arg-type, index]

@@ -38,6 +38,9 @@ class Gate:
         sample: offending rows as text, or a person's reason for a waiver.
         published: whether these rows became the day's content.
         delta_version: table version that holds them; -1 when not published.
+        warnings: what was found beside, which lets the day through: one sentence a line.
+        inputs: JSON object, input table -> digest of its days that the rows were made from; empty when unknown.
+        pages: the audit's pages, relative to the site of the Data Docs: one a line.
     """
 
     table: str
@@ -49,6 +52,9 @@ class Gate:
     sample: str
     published: bool
     delta_version: int
+    warnings: str = ""
+    inputs: str = ""
+    pages: str = ""
 
 
 class Ledger(AppendLog[Gate]):

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from features.errors import GateClosed, GemlineError, QualityFailed
 from features.home import Home
 from features.tables import Tables, Verdict
+from features.tables.quarantine import Refused, of_day
 from features.worlds import load_world
 
 pytestmark = pytest.mark.assets
@@ -57,27 +58,6 @@ def test_running_a_day_again_makes_no_commit_and_the_same_hash(tables: Tables) -
     assert again[0].content_hash == first[0].content_hash
     assert not again[0].changed
     assert tables.version("impressions") == version
-
-
-def test_a_day_that_shrinks_keeps_no_old_row(tables: Tables) -> None:
-    """B03: three rows become one; the neighbour stays."""
-    both = impressions(tables.spark, DAY, 3).union(impressions(tables.spark, NEXT, 4))
-    tables.publish("impressions", both, [DAY, NEXT])
-    tables.publish("impressions", impressions(tables.spark, DAY, 1), [DAY])
-    assert (count(tables, DAY), count(tables, NEXT)) == (1, 4)
-
-
-def test_an_empty_day_is_red_and_the_old_rows_stay(tables: Tables) -> None:
-    """B03 and B06 (a): zero rows fail with the day's name, whether the day had rows before or not."""
-    nothing = impressions(tables.spark, DAY, 0)
-    with pytest.raises(QualityFailed, match=f"0 rows for {DAY}"):
-        tables.publish("impressions", nothing, [DAY])
-    with pytest.raises(GateClosed, match="audit failed on expect_table_row_count"):
-        count(tables, DAY)
-    tables.publish("impressions", impressions(tables.spark, DAY, 3), [DAY])
-    with pytest.raises(QualityFailed, match=f"0 rows for {DAY}"):
-        tables.publish("impressions", nothing, [DAY])
-    assert count(tables, DAY) == 3
 
 
 def test_a_closed_day_is_readable_and_empty(tables: Tables) -> None:
@@ -195,8 +175,9 @@ def test_pinned_files_hold_the_days_rows(tables: Tables) -> None:
 def test_a_mended_day_leaves_its_quarantine(tables: Tables) -> None:
     ddl = "ds STRING, `table` STRING, rule STRING, source STRING, row STRING"
     refused = tables.spark.createDataFrame([(DAY, "impressions", "no ad_id", "log.csv", "{}")], ddl)
-    assert tables.quarantine(refused, [DAY]) == {"impressions": 1}
-    assert tables.quarantine(refused.limit(0), [DAY]) == {"impressions": 0}
+    assert tables.quarantine(refused, [DAY]) == [Refused("impressions", DAY, "no ad_id", "log.csv", 1)]
+    assert of_day(tables.spark, tables.home.tables, DAY) == tables.quarantine(refused, [DAY])
+    assert tables.quarantine(refused.limit(0), [DAY]) == []
     path = str(tables.home.tables / "quarantine_impressions")
     assert tables.spark.read.format("delta").load(path).count() == 0
 
