@@ -3,29 +3,15 @@
 import os
 import warnings
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from features.errors import GemlineError
-
-
-class Day(click.ParamType):
-    """A day, kept as text."""
-
-    name = "YYYY-MM-DD"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text of a day."""
-        try:
-            return date.fromisoformat(value).isoformat()
-        except ValueError:
-            self.fail(f"{value!r} is no day; write YYYY-MM-DD", param, ctx)
-
-
-DAY = Day()
+from orchestration import quality_commands
+from orchestration.day_option import DAY
 
 
 class PlainErrors(click.Group):
@@ -47,6 +33,10 @@ def main() -> None:
     """Run a GEM-style ads-ranking pipeline: tables, features, training, gates and releases of a world."""
     warnings.filterwarnings("ignore", message="Function|Class|Parameter")
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+
+
+for command in (quality_commands.quality, quality_commands.stale, quality_commands.rebuild):
+    main.add_command(command)
 
 
 @main.command()

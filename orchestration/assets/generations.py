@@ -49,8 +49,9 @@ def generation_assets(world: World) -> Sequence[dg.AssetsDefinition]:
 
         with plain_failure():
             tables = gemline.tables()
+            inputs = tables.inputs("fm_outputs", context.partition_keys)
             with compute(tables, context.partition_keys, pinned_generations(tables)) as (frame, expected):
-                yield from publish_frame(context, gemline, "fm_outputs", frame, expected)
+                yield from publish_frame(context, gemline, "fm_outputs", frame, expected, inputs=inputs)
             context.log.info("remembered: %s", remember(tables, context.partition_keys))
 
     return [fm_generation, fm_outputs]

@@ -43,8 +43,9 @@ def solaris_assets(world: World) -> Sequence[dg.AssetsDefinition]:
 
         with plain_failure():
             tables = gemline.tables()
+            inputs = tables.inputs("solaris_vectors", context.partition_keys)
             with compute(tables, context.partition_keys, pinned_generations(tables)) as frame:
-                yield from publish_frame(context, gemline, "solaris_vectors", frame)
+                yield from publish_frame(context, gemline, "solaris_vectors", frame, inputs=inputs)
             context.log.info("newest runs: %s", publish_runs(tables, context.partition_keys))
 
     runs = dg.AssetDep(solaris_vectors, partition_mapping=day_before())

@@ -78,6 +78,18 @@ def test_a_real_world_asks_for_yesterday(instance: dg.DagsterInstance) -> None:
     assert retrain_day(world, instance, at_two) == "2026-03-06"
 
 
+def test_a_real_world_has_a_deadline_and_a_replayed_log_none() -> None:
+    from orchestration.assets.ingest import ingest_assets
+
+    replayed = load_world("tiny")
+    real = replayed.model_copy(update={"clock": "real", "last_day": None})
+    assert {spec.freshness_policy for spec in ingest_assets(replayed)[0].specs} == {None}
+    for spec in ingest_assets(real)[0].specs:
+        policy = spec.freshness_policy
+        assert isinstance(policy, dg.FreshnessPolicy)
+        assert (policy.deadline_cron, policy.timezone) == ("0 12 * * *", "America/New_York")
+
+
 def test_an_added_world_gets_its_code_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMLINE_HOME", str(tmp_path / "home"))
     raw = yaml.safe_load((SHIPPED / "tiny.yaml").read_text()) | {"name": "mine"}

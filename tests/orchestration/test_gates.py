@@ -61,6 +61,10 @@ def test_a_red_day_stops_what_depends_on_it(broken_log: Path, instance: dg.Dagst
     by_day = {record.partition: record.status.value for record in history if record.status.value != "PLANNED"}
     assert by_day[FIRST] == "SUCCEEDED"
     assert by_day[SECOND] == "FAILED"
+    red = next(record.evaluation for record in history if record.partition == SECOND and record.evaluation)
+    assert red.severity == dg.AssetCheckSeverity.ERROR
+    assert red.metadata["rule"].value == "expect_table_row_count_to_be_between"
+    assert f"0 rows for {SECOND}" in str(red.metadata["sample"].value)
 
     # launched alone, a downstream asset refuses and names the rule
     alone = execute(defs, "daily_job", instance, partition_key=SECOND, selection=[asset_key(world, "labels")])
