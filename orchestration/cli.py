@@ -10,8 +10,10 @@ from typing import Any
 import click
 
 from features.errors import GemlineError
-from orchestration import quality_commands
 from orchestration.day_option import DAY
+from orchestration.feature_commands import features
+from orchestration.quality_commands import quality, rebuild, stale
+from orchestration.world_commands import world
 
 
 class PlainErrors(click.Group):
@@ -35,7 +37,7 @@ def main() -> None:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 
-for command in (quality_commands.quality, quality_commands.stale, quality_commands.rebuild):
+for command in (world, features, quality, stale, rebuild):
     main.add_command(command)
 
 
@@ -103,107 +105,6 @@ def recipe(name: str, world: str, candidates: int, events: int | None) -> None:
     found = recipes.recipe(name)
     size = sizes.size_of(found, schema_of(load_world(world)), candidates=candidates, events=events)
     click.echo(sizes.text(found, size))
-
-
-@main.group(name="world")
-def world_group() -> None:
-    """World files: what a log means."""
-
-
-@world_group.command(name="list")
-def world_list() -> None:
-    """Name all worlds."""
-    from features.worlds import load_world, world_names
-
-    for name in world_names():
-        loaded = load_world(name)
-        click.echo(f"{name}\t{loaded.title}{' (synthetic)' if loaded.synthetic else ''}")
-
-
-@world_group.command(name="add")
-@click.argument("file", type=click.Path(path_type=Path))
-def world_add(file: Path) -> None:
-    """Check a world FILE, keep a copy, and give it a code location in the Dagster UI."""
-    from features.worlds.load import add_world
-    from orchestration.locations import write_workspace
-
-    name = add_world(file).name
-    click.echo(f"world {name} is known; its code location is in {write_workspace()}")
-
-
-@world_group.command(name="check")
-@click.argument("file")
-@click.option(
-    "--rows", default=10_000, show_default=True, type=click.IntRange(min=1), help="Read of each mapping's files."
-)
-def world_check(file: str, rows: int) -> None:
-    """Read a sample of the log of a world FILE: what each column holds, and which rows would be refused and why."""
-    from orchestration.doctor import require
-    from orchestration.world_check import check_world
-
-    require(("java", "jars", "packages"))
-    text, sound = check_world(file, rows)
-    click.echo(text)
-    if not sound:
-        raise SystemExit(1)
-
-
-@world_group.command(name="init")
-@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--out", type=click.Path(path_type=Path), help="World file to write; default: print it.")
-@click.option("--name", default="my_log", show_default=True, help="Name of the world.")
-@click.option("--timezone", default="UTC", show_default=True, help="Zone whose days are the partitions.")
-def world_init(logs: Sequence[Path], out: Path | None, name: str, timezone: str) -> None:
-    """Propose a first world file from a sample of LOGS, and say what a person must fill in."""
-    from features.sources.files.propose import propose
-
-    proposal = propose(logs, name, timezone, Path.cwd() if out is None else out.parent)
-    if out is None:
-        click.echo(proposal.text)
-    elif out.exists():
-        raise GemlineError(f"{out} exists; choose another --out, or remove it")
-    else:
-        out.write_text(proposal.text, encoding="utf-8")
-    for sentence in proposal.open:
-        click.echo(f"fill in: {sentence}", err=True)
-
-
-@main.group()
-def features() -> None:
-    """The feature store: what it offers, and what it knows of users and ads."""
-
-
-@features.command(name="list")
-@click.option("--world", default="complete_journey", show_default=True)
-def features_list(world: str) -> None:
-    """Name views and services, with owner, life and number of features."""
-    from orchestration.feature_listing import listing
-
-    click.echo(listing(world))
-
-
-@features.command(name="describe")
-@click.argument("name")
-@click.option("--world", default="complete_journey", show_default=True)
-def features_describe(name: str, world: str) -> None:
-    """Say all that is declared of NAME: a view, a service, or a feature (alone, or as view:feature)."""
-    from orchestration.feature_listing import description
-
-    click.echo(description(world, name))
-
-
-@features.command(name="query")
-@click.option("--world", default="complete_journey", show_default=True)
-@click.option("--user", "users", multiple=True, help="User id as the log has it; may be repeated.")
-@click.option("--ad", "ads", multiple=True, help="Ad id as the log has it; may be repeated.")
-@click.option("--at", help="An instant (ISO 8601): historical features as of then. Without it: the online store, now.")
-def features_query(world: str, users: Sequence[str], ads: Sequence[str], at: str | None) -> None:
-    """Print features of users and ads, online or as of an instant."""
-    from orchestration.feature_query import feature_table
-
-    if not users and not ads:
-        raise GemlineError("name a --user or an --ad to ask about")
-    click.echo(feature_table(world, users, ads, at))
 
 
 @main.command()

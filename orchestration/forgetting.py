@@ -109,8 +109,9 @@ def forget(tables: "Tables", user_id: int, reason: str, say: Callable[[str], Non
             say(f"{name}: {sum(days.values())} rows of {len(days)} days")
         refused(tables, user, delete=True)
         drop_old_versions(tables)
-        # sorted copies of user_history; the reader makes them again
-        shutil.rmtree(home.root / "cache" / "histories", ignore_errors=True)
+        # sorted copies of user_history, profiles and pages of audits; whoever needs them makes them again
+        for copies in (home.root / "cache" / "histories", home.root / "quality"):
+            shutil.rmtree(copies, ignore_errors=True)
         forgotten.noted(home, user_id, {**record, "done": True})
     return Account(found.tables, found.quarantine, found.online, found.cache, record["remains"])
 
@@ -146,12 +147,9 @@ def _said(tables: "Tables", user_id: int) -> list[str]:
     """Audits whose sample rows name the user: ledgers are append-only."""
     id_alone = re.compile(rf"(?<![\d-]){user_id}(?!\d)")
     gates = sorted({(gate.table, gate.ds) for gate in tables.ledger.rows() if id_alone.search(gate.sample)})
-    lines = [
+    return [
         f"ledger of gates, run history: the sample of an audit of {table} of {ds} has the id" for table, ds in gates
     ]
-    if (tables.home.root / "quality").is_dir():
-        lines.append(f"{tables.home.root / 'quality'}: pages of audits may show sample rows; they can be deleted")
-    return lines
 
 
 def _cached(tables: "Tables", user_id: int, *, delete: bool) -> dict[str, int]:

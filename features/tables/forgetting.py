@@ -18,6 +18,7 @@ from features.errors import GemlineError
 from features.sources.mentions import mentions
 from features.tables.content_hash import content_hashes, empty_hash
 from features.tables.ledger import Gate, Verdict
+from features.tables.quarantine import PREFIX
 from features.tables.specs import spec_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 LEADING = ("fm_outputs", "examples", "impressions")
 """They say which impressions are the user's; the last of them goes last."""
-QUARANTINE = "quarantine_"
 VACUUM_NOW = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.logging.enabled": "false",
@@ -136,7 +136,7 @@ def refused(tables: "Tables", user: Traces, *, delete: bool) -> dict[str, int]:
     from delta import DeltaTable
 
     found: dict[str, int] = {}
-    for path in sorted(tables.home.tables.glob(f"{QUARANTINE}*")):
+    for path in sorted(tables.home.tables.glob(f"{PREFIX}*")):
         rows = tables.spark.read.format("delta").load(str(path))
         own = mentions(rows, tables.world, user.same)
         if count := rows.where(own).count():
@@ -162,7 +162,7 @@ def drop_old_versions(tables: "Tables") -> None:
                 f"{name}: its newest Delta version holds other files than the one that the ledger names, so somebody "
                 f"wrote past the ledger; old versions stay. RESTORE it to version {tables.version(name)}, then again"
             )
-    refused_rows = [path.name for path in sorted(tables.home.tables.glob(f"{QUARANTINE}*"))]
+    refused_rows = [path.name for path in sorted(tables.home.tables.glob(f"{PREFIX}*"))]
     with _settings(tables, VACUUM_NOW):
         for name in (*table_names(tables), *refused_rows):
             DeltaTable.forPath(tables.spark, str(tables.path(name))).vacuum(0)

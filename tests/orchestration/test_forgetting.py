@@ -118,6 +118,7 @@ def test_a_user_is_forgotten_everywhere_and_nobody_else(served: Path, instance: 
     # without the user's impressions nothing tells whose labels they were, so the others are counted
     assert everything(tables, user) == {name: (0, others) for name, (_, others) in before.items()}
     assert on_disk(home.tables, user) == [] and not sorted_copy.exists()
+    assert not (home.root / "quality").exists()
     assert not cache.forget_user(user, delete=False) and not stored_key(home, user)
     online = online_features(WORLD, home, [user], [], now(WORLD, home))
     for view in ("user_stats", "user_attributes", "user_recent"):
