@@ -13,7 +13,7 @@ from features.quality.monitors import Monitor
 from features.quality.outcome import Audited, Staged
 from features.quality.past import IN_MEMORY_ROWS, read_files
 from features.quality.profile import Profile, profiles_of, profiles_on_spark
-from features.quality.suites import suite_of
+from features.quality.suites import columns_of, suite_of
 from features.quality.validation import Validated, validate
 from features.worlds.schema import World
 
@@ -46,8 +46,12 @@ def audit_rows(
             frame.unpersist()
     folders = [staged.folder / f"{spec.partition}={ds}" for ds in batch]
     rows = read_files([str(path) for folder in folders for path in sorted(folder.glob("*.parquet"))], spec.partition)
+    # histories are arrays that no rule names, and ten times as large in pandas
+    named = {spec.partition, *spec.keys, *columns_of(suite_of(spec, world))}
     # nullable types: 64-bit ids stay exact beside a null
-    frame = rows.to_pandas(types_mapper=_nullable_types().get)
+    frame = rows.select([name for name in rows.column_names if name in named]).to_pandas(
+        types_mapper=_nullable_types().get
+    )
     return _halved(staged, world, home, batch, frame), profiles_of(rows, spec.partition, monitor)
 
 

@@ -5,7 +5,7 @@ drift, references, freshness - is in `monitors.py` and `day_rules.py`. Severity 
 shown and lets the day through.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from features.errors import GemlineError
@@ -168,6 +168,14 @@ def describe(spec: "TableSpec", world: World) -> list[str]:
     return [f"{type(entry).__name__} {_subject(entry)} {entry.severity}" for entry in suite_of(spec, world)]
 
 
+def columns_of(suite: "Sequence[Expectation]") -> set[str]:
+    """Columns that a suite's rules name."""
+    return {name for entry in suite for name in _columns(entry)}
+
+
 def _subject(entry: "Expectation") -> str:
-    columns = getattr(entry, "column_list", None) or [getattr(entry, "column", "")]
-    return ", ".join(columns)
+    return ", ".join(_columns(entry))
+
+
+def _columns(entry: "Expectation") -> list[str]:
+    return list(getattr(entry, "column_list", None) or [getattr(entry, "column", "")])
