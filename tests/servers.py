@@ -24,10 +24,13 @@ def _absent(variable: str, service: str) -> None:
 
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
-    """Address of a Redis server, `redis://host:port`; its contents may be erased."""
+    """Address of a Redis database, `redis://host:port/N`; its contents may be erased.
+
+    Processes that share the tests share a server too, so each has a database of its own.
+    """
     address = os.environ.get("GEMLINE_REDIS_URL")
     if address:
-        yield address
+        yield f"{address}/{os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw')}"
     elif available():
         with redis_server() as started:
             yield started
@@ -41,7 +44,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "redis":
             address = request.getfixturevalue("redis_url")
-            redis.Redis.from_url(address).flushall()
+            redis.Redis.from_url(address).flushdb()
             patch.setenv(ONLINE_SETTING, address)
         else:
             patch.delenv(ONLINE_SETTING, raising=False)

@@ -29,7 +29,7 @@ def filled(tables: "Tables") -> pd.DataFrame:
 
 def test_redis_answers_as_sqlite_does(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = filled(copied(session(), "beside_redis"))
-    redis.Redis.from_url(redis_url).flushall()
+    redis.Redis.from_url(redis_url).flushdb()
     monkeypatch.setenv("GEMLINE_ONLINE_STORE", redis_url)
     found = filled(copied(session(), "on_redis"))
     pd.testing.assert_frame_equal(found, expected)
