@@ -165,12 +165,11 @@ def test_nothing_of_later_days_changes_a_candidate(spark: "SparkSession", world:
 def test_candidates_are_read_and_published_with_the_instant_of_their_run(
     spark: "SparkSession", world: World, tmp_path: Path
 ) -> None:
-    tables = Tables(spark, world, Home(tmp_path))
     days = DAYS[:3]
-    tables.publish("impressions", frame(spark, IMPRESSIONS, [{**shown(10, ds), "user_id": 1} for ds in days[:2]]), days)
-    # what arrived on the first day has not happened yet
-    happened = [event(1, 10, days[0], f"{days[1]} 17:00:00"), *(event(1, 10, ds) for ds in days[1:])]
-    tables.publish("events", frame(spark, EVENTS, happened), days)
+    world = world.model_copy(update={"closed_days": (days[0], *world.closed_days)})
+    tables = Tables(spark, world, Home(tmp_path))
+    tables.publish("impressions", frame(spark, IMPRESSIONS, [{**shown(10, days[1]), "user_id": 1}]), days)
+    tables.publish("events", frame(spark, EVENTS, [event(1, 10, ds) for ds in days[1:]]), days)
     results = tables.publish("solaris_candidates", candidates(spark, world, days, tables), days)
     # nobody is active yet: an ordinary day without rows
     assert [(result.verdict, result.rows) for result in results] == [("closed", 0), ("passed", 1), ("passed", 1)]
