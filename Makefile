@@ -76,9 +76,8 @@ types: setup ## static types
 contracts: setup ## who may import whom
 	$(BIN)/lint-imports
 
-# tests that share stages of `tiny` run in one process: tests/conftest.py
 lanes: setup ## all test lanes of a machine without GPU; absent services are skipped in sight (JOBS=2 processes)
-	$(BIN)/pytest -m "not gpu" -rs -n $(JOBS) --no-loadscope-reorder
+	$(BIN)/pytest -m "not gpu" -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 unit assets distributed services browser gpu: setup ## one lane of tests
 	$(BIN)/pytest -m $@ -rs

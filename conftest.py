@@ -6,6 +6,8 @@ Lanes are markers (`-m unit`, `-m assets`, ...); a test that names none is in th
 import os
 from pathlib import Path
 
+# before Feast's metrics, which make its counters files that all registries of a process share
+import prometheus_client  # noqa: F401
 import pytest
 
 LANES = ("unit", "assets", "distributed", "services", "browser", "gpu")

@@ -1,4 +1,4 @@
-"""`tiny` built by the real graph, a stage at a time, each once a session and only when a test asks for it.
+"""`tiny` built by the real graph, a stage at a time, each once a run and only when a test asks for it.
 
 A test works on a copy. What a stage needs is the stage before it, so testing one asset builds no more than that.
 """
@@ -17,6 +17,7 @@ from features.worlds import load_world
 from orchestration.definitions import build
 from orchestration.publishing import asset_key
 from orchestration.running import execute
+from tests.once import once
 from tests.servers import engine, redis_url
 
 __all__ = ["engine", "redis_url"]
@@ -39,7 +40,8 @@ def materialize(instance: dg.DagsterInstance, name: str, ds: str, **how: object)
     return run(instance, "daily_job", selection=[key(name)], partition_key=ds, **how)
 
 
-def _stage(before: Path | None, root: Path, job: str, **how: object) -> Path:
+def _stage(before: Path | None, root: Path, job: str, **how: object) -> None:
+    """Run a job in the home `root`, which starts as a copy of `before`."""
     if before is not None:
         _moved(before, root)
     previous = os.environ["GEMLINE_HOME"]
@@ -50,7 +52,6 @@ def _stage(before: Path | None, root: Path, job: str, **how: object) -> Path:
             assert result.success, result
     finally:
         os.environ["GEMLINE_HOME"] = previous
-    return root
 
 
 def _moved(stage: Path, root: Path) -> None:
@@ -64,33 +65,41 @@ def _moved(stage: Path, root: Path) -> None:
 @pytest.fixture(scope="session")
 def ingested_root(gemline_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The five raw tables of all days but the last."""
-    return _stage(None, tmp_path_factory.mktemp("ingested"), "ingest_job", first=FIRST, last=COLD)
+    return once(tmp_path_factory, "ingested", lambda root: _stage(None, root, "ingest_job", first=FIRST, last=COLD))
 
 
 @pytest.fixture(scope="session")
 def featured_root(ingested_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Statistics, feature store, examples and labels as well."""
-    return _stage(ingested_root, tmp_path_factory.mktemp("featured"), "features_job", first=FIRST, last=COLD)
+
+    def make(root: Path) -> None:
+        _stage(ingested_root, root, "features_job", first=FIRST, last=COLD)
+
+    return once(tmp_path_factory, "featured", make)
 
 
 @pytest.fixture(scope="session")
 def judged_root(featured_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """And the model of the cold day, judged and released."""
-    return _stage(featured_root, tmp_path_factory.mktemp("judged"), "gem_job", partition_key=COLD)
+    return once(tmp_path_factory, "judged", lambda root: _stage(featured_root, root, "gem_job", partition_key=COLD))
 
 
 @pytest.fixture(scope="session")
 def frozen_root(featured_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """GEM of the second day, frozen, and what it says of the days up to the cold one."""
-    root = _stage(featured_root, tmp_path_factory.mktemp("frozen"), "gem_job", partition_key=SECOND)
-    _stage(None, root, "generation_job")
-    return _stage(None, root, "transfer_job", first=SECOND, last=COLD)
+
+    def make(root: Path) -> None:
+        _stage(featured_root, root, "gem_job", partition_key=SECOND)
+        _stage(None, root, "generation_job")
+        _stage(None, root, "transfer_job", first=SECOND, last=COLD)
+
+    return once(tmp_path_factory, "frozen", make)
 
 
 @pytest.fixture(scope="session")
 def served_root(frozen_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """And the verticals of the cold day, live."""
-    return _stage(frozen_root, tmp_path_factory.mktemp("served"), "verticals_job", partition_key=COLD)
+    return once(tmp_path_factory, "served", lambda root: _stage(frozen_root, root, "verticals_job", partition_key=COLD))
 
 
 def _copied(stage: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
