@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+import redis
 
 from features.errors import GateClosed, GemlineError
 from features.examples import examples
@@ -14,7 +15,7 @@ from features.store.definitions import view_specs
 from features.store.historical import historical_features
 from features.store.lookup import online_features
 from features.store.online import materialize, write_rows
-from features.store.repo import feature_store
+from features.store.repo import ONLINE_SETTING, feature_store
 from tests.features.frames import frame, utc
 from tests.features.store_log import COUNTRY, DAYS, MORE, MOVED, built, copied
 
@@ -70,6 +71,26 @@ def test_online_features_are_those_of_the_next_days_examples(filled: "Tables") -
             compared += 1
     assert compared == len(user_statistics(world)) + len(ad_statistics(world)) + 7
     assert len(online.ads.loc[10, "tags"]) == 2 and len(online.ads.loc[10, "image"]) == 4
+
+
+@pytest.mark.services
+def test_redis_answers_as_sqlite_does(
+    filled: "Tables", spark: "SparkSession", redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same values, ids exact, an unknown id absent."""
+
+    def ask(tables: "Tables") -> pd.DataFrame:
+        return online_features(tables.world, tables.home, [1, 2, 99], [], NOON).users
+
+    expected = ask(filled)
+    redis.Redis.from_url(redis_url).flushdb()
+    monkeypatch.setenv(ONLINE_SETTING, redis_url)
+    tables = copied(spark, "on-redis")
+    materialize(tables.world, tables.home, tables, DAYS[:3])
+    found = ask(tables)
+    pd.testing.assert_frame_equal(found, expected)
+    assert found.loc[1, "country"] == MOVED and found.loc[99].isna().all()
+    assert redis.Redis.from_url(redis_url).dbsize() > 0
 
 
 def test_ids_are_exact_beside_missing_ones(filled: "Tables") -> None:
