@@ -20,7 +20,8 @@ class Tree:
         said: its output and errors together.
         code: its exit code.
         seconds: from start to end.
-        peak: most resident bytes of all processes at one look; what they share counts for each.
+        peak: most resident bytes of all processes at one look; what they share counts for each, except for a process
+            that was forked just now and still is the image of its parent: a JVM that starts a shell would count twice.
         cpu: process id -> its seconds of computing at the last look.
     """
 
@@ -53,6 +54,7 @@ def watched(command: Sequence[str], environment: Mapping[str, str]) -> Tree:
 def _watch(process: "subprocess.Popen[str]", tree: Tree) -> None:
     root = psutil.Process(process.pid)
     while process.poll() is None:
+        sizes: dict[int, int] = {}
         held = 0
         try:
             alive = [root, *root.children(recursive=True)]
@@ -60,10 +62,12 @@ def _watch(process: "subprocess.Popen[str]", tree: Tree) -> None:
             return
         for one in alive:
             try:
-                held += one.memory_info().rss
-                times = one.cpu_times()
+                memory, times, parent = one.memory_info(), one.cpu_times(), one.ppid()
             except psutil.NoSuchProcess:
                 continue  # it ended between two looks
+            sizes[one.pid] = memory.vms
+            if sizes.get(parent) != memory.vms:
+                held += memory.rss
             tree.cpu[one.pid] = times.user + times.system
         tree.peak = max(tree.peak, held)
         time.sleep(EVERY_S)

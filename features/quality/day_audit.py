@@ -69,22 +69,23 @@ def _surroundings(
 ) -> dict[str, Surroundings]:
     """What is known beside each day; of the days before, those of the same run are as they will be published."""
     spec, days = staged.spec, list(profiles)
-    wanted = sorted({day for ds in days for day in trailing_days(ds)} | set(days))
+    wanted = sorted({day for ds in days for day in (*trailing_days(ds), ds)})
     published = past.profiles(spec, monitor, wanted)
     known = published | {ds: Profile() for ds in staged.rows} | dict(profiles)
     orphans = orphans_of(staged.frame, spec, world, monitor, past, days)
     matched = matched_of(staged.frame, spec, world, past, days, [day for day in wanted if day not in days])
     first = min(days)
+    before = {ds: trailing_days(ds) for ds in days}
     return {
         ds: Surroundings(
-            before={day: known[day] for day in trailing_days(ds) if day in known},
+            before={day: known[day] for day in before[ds] if day in known},
             earlier=published.get(ds),
             refused=staged.refused.get(ds),
             # told once: of the next day the table has them already
             change=staged.change if ds == first else Change(),
             orphans=orphans[ds],
             matched={
-                name: {day: pair for day, pair in found.items() if day == ds or day in trailing_days(ds)}
+                name: {day: found[day] for day in (*before[ds], ds) if day in found}
                 for name, found in matched.items()
                 if not world.is_closed(ds)
             },

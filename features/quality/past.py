@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from features.tables.specs import TableSpec
     from features.tables.tables import Tables
 
-IN_MEMORY_ROWS = 100_000
-"""More rows of a day, or of days taken together, are left to Spark."""
+IN_MEMORY_ROWS = 500_000
+"""More rows of a day, or of days taken together, are left to Spark; validating few costs half a second too."""
 
 
 class Past:
