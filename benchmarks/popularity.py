@@ -70,10 +70,8 @@ def _compared(gemline: WorldResource, last: str, seed: int) -> dict[str, tuple[f
     recent = pairs[(pairs["label_ds"] > shift(last, -14)) & pairs["task"].isin(primary)]
     served = as_served(recent, pd.read_parquet(folder / "predictions.parquet"))
     rival = baselines.popularity_by_day(pairs, sorted(set(served["ds"])), world.look_back)
-    both = served.merge(rival.rename(columns={"prediction": "popularity"}), on=PAIR)
-    other = both.drop(columns="prediction").rename(columns={"popularity": "prediction"})
-    own = both.drop(columns="popularity")
-    rows = [evaluate.evaluate(own, 1)[0], evaluate.compare(own, other, 1)[0]]
+    both = served.merge(rival.rename(columns={"prediction": "prediction_b"}), on=PAIR)
+    rows = [evaluate.evaluate(both, 1)[0], evaluate.compare(both, 1)[0]]
     return {name: _values(estimate) for row in rows for name, estimate in row.estimates.items()}
 
 

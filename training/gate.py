@@ -21,13 +21,16 @@ import numpy as np
 import pandas as pd
 
 from features.errors import GemlineError
-from training.bootstrap import Paired, paired
-from training.evaluate import estimate_json, sample_of
+from training.bootstrap import Estimate
+from training.evaluate import compare, sample_of
+from training.evaluation_text import estimate_json
 from training.metrics import FAULTS, Counts, Reason, counts
+from training.slices import ALL
 
 Kind = Literal["promoted", "carried", "rejected"]
 Verdict = Literal["not worse", "worse", "no evidence"]
-_COLUMNS = ["task", "user_id", "label", "weight", "candidate", "incumbent"]
+_COLUMNS = ["task", "surface", "ds", "user_id", "label", "weight", "candidate", "incumbent"]
+_DIFFERENCES = ("ne_difference", "ne_ratio", "auc_difference")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class TaskEvidence:
         reason: one sentence.
         counts: of the rows judged, pooled days included.
         days: judged days (`gate_ds`) that were pooled, newest first; `today` is the day being decided.
-        pair: the comparison, None without evidence.
+        estimates: of the comparison (`training.evaluate.compare`), empty without evidence.
     """
 
     task: str
@@ -48,19 +51,18 @@ class TaskEvidence:
     reason: str
     counts: Counts
     days: tuple[str, ...]
-    pair: Paired | None = None
+    estimates: dict[str, Estimate] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the decisions ledger."""
         found: dict[str, Any] = {"task": self.task, "verdict": self.verdict, "reason": self.reason}
         found |= {**vars(self.counts), "days": list(self.days)}
-        if self.pair:
-            found |= {
-                "ne_candidate": self.pair.ne_candidate.number,
-                "ne_incumbent": self.pair.ne_incumbent.number,
-            }
-            for name in ("ne_difference", "ne_ratio", "auc_difference"):
-                found[name] = estimate_json(getattr(self.pair, name))
+        for name, found_as in (("ne_a", "ne_candidate"), ("ne_b", "ne_incumbent")):
+            if name in self.estimates:
+                found[found_as] = self.estimates[name].value.number
+        for name in _DIFFERENCES:
+            if name in self.estimates:
+                found[name] = estimate_json(self.estimates[name])
         return found
 
 
@@ -100,10 +102,10 @@ def decide(
     """Decide about the candidate of one day.
 
     Args:
-        rows: pairs with `label_ds` = the day, both sides beside each other: columns task, user_id (nullable),
-            label, weight, candidate, incumbent (probabilities). Without an incumbent yet, popularity with the
-            same cut-off; leave out pairs of primary tasks that it cannot score because no label of theirs was
-            known.
+        rows: pairs with `label_ds` = the day, both sides beside each other: columns task, surface, ds, user_id
+            (nullable), label, weight, candidate, incumbent (probabilities). Without an incumbent yet, popularity
+            with the same cut-off; leave out pairs of primary tasks that it cannot score because no label of theirs
+            was known.
         primary: the primary tasks; only these can veto, and only with evidence.
         n_min: positives below which a task has no evidence.
         tolerance: difference in NE that is still "not worse".
@@ -162,15 +164,23 @@ def _judge(days: pd.DataFrame, task: str, n_min: int, tolerance: float, resample
         return _without(task, f"{size.positives} positives, fewer than {n_min}", size, names)
     if lacking is not None:
         return _without(task, f"undefined ({lacking})", size, names)
-    pair = paired(candidate, incumbent, pooled["user_id"], resamples, seed)
-    difference, interval = pair.ne_difference.value.number, pair.ne_difference.interval
+    estimates = _compared(pooled, resamples, seed)
+    pair = estimates["ne_difference"]
+    difference, interval = pair.value.number, pair.interval
     if difference is None or interval is None:
-        return _without(task, f"no interval ({pair.ne_difference.missing or Reason.FEW_RESAMPLES})", size, names)
+        return _without(task, f"no interval ({pair.missing or Reason.FEW_RESAMPLES})", size, names)
     found = f"NE difference {difference:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]"
     if interval.low > tolerance:
         reason = f"worse than the incumbent, {found} is above {tolerance:g}"
-        return TaskEvidence(task, "worse", reason, size, names, pair)
-    return TaskEvidence(task, "not worse", f"not worse than the incumbent, {found}", size, names, pair)
+        return TaskEvidence(task, "worse", reason, size, names, estimates)
+    return TaskEvidence(task, "not worse", f"not worse than the incumbent, {found}", size, names, estimates)
+
+
+def _compared(rows: pd.DataFrame, resamples: int, seed: int) -> dict[str, Estimate]:
+    """Candidate (A) against incumbent (B) on all rows of one task."""
+    both = rows.rename(columns={"candidate": "prediction", "incumbent": "prediction_b"})
+    (whole,) = (row for row in compare(both, 1, resamples, seed) if row.by == ALL)
+    return whole.estimates
 
 
 def _without(task: str, reason: str, size: Counts, days: tuple[str, ...]) -> TaskEvidence:

@@ -14,15 +14,19 @@ import pandas as pd
 
 from features.tables.decisions import ACCEPTED
 from training import baselines, evaluate, gate
+from training.evaluation_text import reliability_markdown, to_json, to_markdown
 from training.judging import PAIR, Scored, as_served, due_pairs, gate_rows, predictions_of, window_start
 from training.lines import GEM, Line
 from training.predictions import control_digest
+from training.slices import ALL
 
 if TYPE_CHECKING:
     from features.tables import Tables
 
 POOLED_DAYS = 14
 """Days of the pooled as-served comparison, and how far back the gate may look for evidence."""
+DUE = "label_ds"
+"""What places a pair among the days: the day on which its label was known."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Judgement:
 
     Attributes:
         decision: promoted, carried or rejected, with reason and evidence.
-        served: metrics by task and surface of pairs due on the day, as served.
+        served: metrics by task and slice of pairs due on the day, as served.
         pooled: the same over the last `POOLED_DAYS` days.
         against_popularity: the model against popularity refitted each day, paired, pooled over these days.
         transfer: a vertical with GEM against the same model alone, paired, pooled over these days; empty for GEM.
@@ -56,16 +60,17 @@ class Judgement:
         if self.transfer:
             title = f"With GEM against the same model alone (difference = with - alone), {POOLED_DAYS} days"
             parts.append((title, self.transfer))
-        return "\n\n".join(f"### {title}\n\n{evaluate.to_markdown(table)}" for title, table in parts)
+        reliability = f"### Reliability, {POOLED_DAYS} days\n\n{reliability_markdown(self.pooled)}"
+        return "\n\n".join([*(f"### {title}\n\n{to_markdown(table)}" for title, table in parts), reliability])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, strict JSON."""
         return {
             "decision": self.decision.to_json(),
-            "served": evaluate.to_json(self.served),
-            "pooled": evaluate.to_json(self.pooled),
-            "against_popularity": evaluate.to_json(self.against_popularity),
-            "transfer": evaluate.to_json(self.transfer),
+            "served": to_json(self.served),
+            "pooled": to_json(self.pooled),
+            "against_popularity": to_json(self.against_popularity),
+            "transfer": to_json(self.transfer),
             "markdown": self.markdown(),
         }
 
@@ -74,7 +79,7 @@ class Judgement:
         found = {}
         for name, table in (("", self.served), (f"_{POOLED_DAYS}d", self.pooled)):
             for row in table:
-                if row.surface is not None:
+                if row.by != ALL:
                     continue
                 found[f"positives_{row.task}{name}"] = float(row.counts.positives)
                 for metric, estimate in row.estimates.items():
@@ -111,8 +116,8 @@ def judge(tables: "Tables", line: Line, ds: str, digest: str, look_back: int) ->
     n_min = world.min_positives
     return Judgement(
         decision=gate.decide(gates[-1], line.judged, n_min, earlier=earlier),
-        served=evaluate.as_served(served, ds, 1, n_min, day_column="label_ds"),
-        pooled=evaluate.evaluate(served, n_min),
+        served=evaluate.as_served(served, ds, 1, n_min, day=DUE),
+        pooled=evaluate.evaluate(served, n_min, day=DUE),
         against_popularity=_against_popularity(line, pairs, served, look_back, n_min),
         transfer=_against_alone(given, chain, recent, served, n_min) if line.name != GEM else [],
     )
@@ -168,7 +173,7 @@ def _against_popularity(
     judged = served[served["task"].isin(line.judged)]
     known = pairs[pairs["task"].isin(line.judged)]
     rival = baselines.popularity_by_day(known, sorted(set(judged["ds"])), look_back)
-    return _compared(judged, rival.rename(columns={"prediction": "rival"}), n_min)
+    return _compared(judged, rival, n_min)
 
 
 def _against_alone(
@@ -176,13 +181,10 @@ def _against_alone(
 ) -> list[evaluate.MetricRow]:
     """With GEM minus the same model alone, which trained on the same rows in the same steps."""
     alone = as_served(recent, _of(given, [_control(entry) for entry in chain]))
-    return _compared(served, alone[[*PAIR, "prediction"]].rename(columns={"prediction": "rival"}), n_min)
+    return _compared(served, alone[[*PAIR, "prediction"]], n_min)
 
 
 def _compared(own: pd.DataFrame, rival: pd.DataFrame, n_min: int) -> list[evaluate.MetricRow]:
     """Metrics of `prediction` minus those of `rival` on the pairs that have both."""
-    both = own.merge(rival, on=PAIR, validate="one_to_one")
-    if both.empty:
-        return []
-    other = both.drop(columns="prediction").rename(columns={"rival": "prediction"})
-    return evaluate.compare(both.drop(columns="rival"), other, n_min)
+    both = own.merge(rival.rename(columns={"prediction": "prediction_b"}), on=PAIR, validate="one_to_one")
+    return evaluate.compare(both, n_min, day=DUE)

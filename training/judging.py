@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from features.days import day_range, shift
+from features.exact_frames import exact_frame
 from training.lines import Line
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql import DataFrame
 
     from features.tables import Tables
 
@@ -33,18 +35,47 @@ class Scored:
 
 
 def due_pairs(tables: "Tables", line: Line, first: str, last: str) -> "pd.DataFrame":
-    """A line's pairs that became due from `first` to `last`, with what slices and baselines need of their examples.
+    """A line's pairs that became due from `first` to `last`, with what slices and baselines need of their impressions.
 
     Returns:
-        Columns label_ds, ds, impression_id, task, label, weight, user_id, ad_id, surface.
+        Columns label_ds, ds, impression_id, task, label, weight, request_id, user_id, ad_id, surface, value, user_seen,
+        ad_seen (`seen_before`).
     """
     labels = tables.read("labels", day_range(max(first, tables.world.first_day), last))
-    days = [ds for ds in tables.readable_days("examples") if ds <= last]
-    examples = tables.read("examples", days).select("ds", "impression_id", "user_id", "ad_id", "surface")
     own = labels.where(labels["task"].isin(list(line.tasks)))
-    shown = examples.where(examples["surface"].isin(list(line.surfaces)))
-    frame: pd.DataFrame = own.join(shown, ["ds", "impression_id"]).toPandas()
-    return frame.astype({"user_id": "Int64"}).sort_values(["label_ds", *PAIR], ignore_index=True)
+    shown = tables.read("impressions", _days(tables, last))
+    columns = ["ds", "impression_id", "request_id", "user_id", "ad_id", "surface", "value"]
+    joined = own.join(shown.where(shown["surface"].isin(list(line.surfaces))).select(*columns), ["ds", "impression_id"])
+    for of in ("user", "ad"):
+        # those of an unknown user or ad stay unknown
+        joined = joined.join(seen_before(tables, of, last), [f"{of}_id", "ds"], "left")
+    return exact_frame(joined).sort_values(["label_ds", *PAIR], ignore_index=True)
+
+
+def seen_before(tables: "Tables", of: str, last: str) -> "DataFrame":
+    """How many impressions of each user (or ad) the log kept on the readable days before each day that has some.
+
+    These are the rows that a model can have learned of it. The day itself does not count, and none after it.
+
+    Args:
+        tables: with `impressions` up to `last` published.
+        of: `user` or `ad`.
+        last: newest day.
+
+    Returns:
+        Columns `<of>_id`, ds, `<of>_seen`.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    key = f"{of}_id"
+    daily = tables.read("impressions", _days(tables, last)).where(F.col(key).isNotNull()).groupBy(key, "ds").count()
+    before = Window.partitionBy(key).orderBy("ds").rowsBetween(Window.unboundedPreceding, -1)
+    return daily.select(key, "ds", F.coalesce(F.sum("count").over(before), F.lit(0)).alias(f"{of}_seen"))
+
+
+def _days(tables: "Tables", last: str) -> list[str]:
+    return [ds for ds in tables.readable_days("impressions") if ds <= last]
 
 
 def predictions_of(tables: "Tables", line: Line, scored: Sequence[Scored]) -> "pd.DataFrame":
@@ -57,7 +88,7 @@ def predictions_of(tables: "Tables", line: Line, scored: Sequence[Scored]) -> "p
         [(entry.ds, entry.digest) for entry in scored], "scored_ds STRING, digest STRING"
     )
     frame = tables.read(line.predictions, sorted({entry.ds for entry in scored})).join(chosen, ["scored_ds", "digest"])
-    return frame.toPandas()
+    return exact_frame(frame)
 
 
 def as_served(pairs: "pd.DataFrame", given: "pd.DataFrame") -> "pd.DataFrame":

@@ -8,7 +8,7 @@ sampled log gives the metrics of the unsampled one.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,7 @@ class Reason(StrEnum):
     NO_WEIGHT = "no weight"
     ONE_CLASS = "one class"
     NO_POSITIVES = "no positives"
+    NO_VALUE = "no value"
     NO_MIXED_GROUP = "no group with both classes"
     NON_FINITE_PREDICTION = "non-finite prediction"
     NOT_A_PROBABILITY = "prediction outside [0, 1]"
@@ -49,11 +50,15 @@ class Value:
         number: the value, None when undefined.
         reason: why it is undefined, None otherwise.
         groups: for averages over groups, how many groups counted.
+        skipped: for averages over groups, how many groups of one class did not.
+        error: how far the number may be from the exact one, None where it is exact.
     """
 
     number: float | None
     reason: Reason | None = None
     groups: int | None = None
+    skipped: int | None = None
+    error: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a value that is neither a finite number nor a reason."""
@@ -63,9 +68,9 @@ class Value:
             raise ValueError(f"a metric value must be finite, not {self.number}; give a reason instead")
 
     @classmethod
-    def undefined(cls, reason: Reason, groups: int | None = None) -> "Value":
+    def undefined(cls, reason: Reason, groups: int | None = None, skipped: int | None = None) -> "Value":
         """A value that does not exist, with the reason."""
-        return cls(None, reason, groups)
+        return cls(None, reason, groups, skipped)
 
     @property
     def defined(self) -> bool:
@@ -218,34 +223,34 @@ def auc(sample: Sample) -> Value:
     return Value(float(areas[0]))
 
 
-def gauc(sample: Sample, group: ArrayLike, by: Literal["weight", "impressions"] = "weight") -> Value:
-    """AUC inside each group, averaged over the groups that hold both classes.
+def gauc(sample: Sample, group: ArrayLike) -> Value:
+    """AUC inside each group, averaged over the groups that hold both classes, each by its weight (Zhu et al. 2017).
+
+    A weight is how many impressions of the full log a row stands for, so a group counts by its impressions.
 
     Args:
         sample: the rows.
         group: [n] group code of each row, 0 or above; -1 where it is unknown (such rows are in none).
-        by: a group counts by the sum of its weights, or by its number of rows.
 
     Returns:
-        The average, with the number of groups that hold both classes.
+        The average, with the number of groups that hold both classes and of those that do not.
     """
     if fault := sample.fault():
-        return Value.undefined(fault, 0)
+        return Value.undefined(fault, 0, 0)
     codes = np.asarray(group, dtype=np.int64)
     known = codes >= 0
-    size = int(codes.max(initial=-1)) + 1
     rows = Sample(sample.label[known], sample.prediction[known], sample.weight[known])
-    areas, totals = group_auc(rows, codes[known], size)
-    if by == "impressions":
-        totals = np.bincount(codes[known], minlength=size).astype(np.float64)
+    areas, totals = group_auc(rows, codes[known], int(codes.max(initial=-1)) + 1)
     mixed = np.isfinite(areas)
+    skipped = len(np.unique(codes[known])) - int(mixed.sum())
     if not mixed.any():
-        return Value.undefined(Reason.NO_MIXED_GROUP, 0)
-    return Value(float(areas[mixed] @ totals[mixed] / totals[mixed].sum()), groups=int(mixed.sum()))
+        return Value.undefined(Reason.NO_MIXED_GROUP, 0, skipped)
+    area = float(areas[mixed] @ totals[mixed] / totals[mixed].sum())
+    return Value(area, groups=int(mixed.sum()), skipped=skipped)
 
 
 def group_auc(sample: Sample, codes: Integers, size: int) -> tuple[Floats, Floats]:
-    """AUC of every group at once: rank the predictions, then one search over (group, rank) keys. O(n log n).
+    """AUC of every group at once. O(n log n).
 
     Args:
         sample: rows without fault.
@@ -255,18 +260,54 @@ def group_auc(sample: Sample, codes: Integers, size: int) -> tuple[Floats, Float
     Returns:
         AUC [size] (NaN where a group lacks a class) and sum of weights [size].
     """
-    distinct, rank = np.unique(sample.prediction, return_inverse=True)
-    key = codes * (len(distinct) + 1) + rank
-    positive = np.flatnonzero(sample.label == 1)
-    negative = np.flatnonzero(sample.label == 0)
-    negative = negative[np.argsort(key[negative], kind="stable")]
-    below = np.concatenate(([0.0], np.cumsum(sample.weight[negative])))
-    low = below[np.searchsorted(key[negative], key[positive], side="left")]
-    high = below[np.searchsorted(key[negative], key[positive], side="right")]
-    start = below[np.searchsorted(key[negative], codes[positive] * (len(distinct) + 1), side="left")]
-    won = np.bincount(codes[positive], sample.weight[positive] * ((low + high) / 2 - start), minlength=size)
-    weight_of = np.bincount(codes, sample.weight, minlength=size)
-    positives = np.bincount(codes[positive], sample.weight[positive], minlength=size)
-    negatives = np.bincount(codes[negative], sample.weight[negative], minlength=size)
+    areas, totals = np.full(size, np.nan), np.zeros(size)
+    order = np.lexsort((sample.prediction, codes))
+    if len(order) == 0:
+        return areas, totals
+    rows = Sample(sample.label[order], sample.prediction[order], sample.weight[order])
+    found = sorted_areas(codes[order], rows.prediction, rows.positive_weight, rows.negative_weight)
+    areas[found.group] = found.area
+    totals[found.group] = found.positive + found.negative
+    return areas, totals
+
+
+@dataclass(frozen=True)
+class GroupAreas:
+    """AUC of groups: arrays [groups], ascending by group.
+
+    Attributes:
+        group: codes.
+        area: AUC; NaN where a class has no weight.
+        positive: weight of the positives.
+        negative: weight of the negatives.
+    """
+
+    group: Integers
+    area: Floats
+    positive: Floats
+    negative: Floats
+
+
+def sorted_areas(group: Integers, score: NDArray[Any], positive: Floats, negative: Floats) -> GroupAreas:
+    """AUC of each group of rows that are sorted by group, then score; ties count half. O(n).
+
+    Args:
+        group: [n] codes, ascending.
+        score: [n] ascending within a group; equal scores are ties.
+        positive: [n] weight of a row if it is positive, else 0.
+        negative: [n] weight of a row if it is negative, else 0.
+    """
+    changed = np.empty(len(group), dtype=bool)
+    changed[:1] = True
+    np.not_equal(group[1:], group[:-1], out=changed[1:])
+    run = np.flatnonzero(changed | np.concatenate(([True], score[1:] != score[:-1])))
+    won_p, won_n = np.add.reduceat(positive, run), np.add.reduceat(negative, run)
+    below = np.cumsum(won_n) - won_n
+    first = np.flatnonzero(changed[run])
+    # below a run are the negatives of its own group only
+    base = np.repeat(below[first], np.diff(first, append=len(run)))
+    won = np.add.reduceat(won_p * (below - base + won_n / 2), first)
+    positives, negatives = np.add.reduceat(won_p, first), np.add.reduceat(won_n, first)
     pairs = positives * negatives
-    return np.divide(won, pairs, out=np.full(size, np.nan), where=pairs > 0), weight_of.astype(np.float64)
+    area = np.divide(won, pairs, out=np.full(len(first), np.nan), where=pairs > 0)
+    return GroupAreas(group[run][first], area, positives, negatives)

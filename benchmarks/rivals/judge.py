@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 from benchmarks.rivals.dataset import Truth
+from benchmarks.rivals.resampling import auc_of, draws, resampling_units
 from training import metrics
-from training.bootstrap import auc_of, draws, resampling_units
 from training.metrics import EPSILON, Floats, Sample
 
 RESAMPLES = 1000

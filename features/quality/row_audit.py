@@ -8,6 +8,7 @@ day, so a day's outcome never depends on the days beside it.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from features.exact_frames import nullable_integers
 from features.home import Home
 from features.quality.monitors import Monitor
 from features.quality.outcome import Audited, Staged
@@ -59,7 +60,7 @@ def _nullable_types() -> dict[Any, Any]:
     import pandas as pd
     import pyarrow as pa
 
-    return {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(), pa.string(): pd.StringDtype()}
+    return {**nullable_integers(), pa.string(): pd.StringDtype()}
 
 
 def _halved(

@@ -8,7 +8,8 @@ import pytest
 
 from features.errors import GemlineError
 from training import metrics
-from training.evaluate import MetricRow, as_served, compare, evaluate, to_json, to_markdown
+from training.evaluate import MetricRow, as_served, compare, evaluate, paired_rows
+from training.evaluation_text import to_json, to_markdown
 from training.metrics import Sample
 
 
@@ -25,25 +26,33 @@ def day(seed: int = 0, n: int = 800, ds: str = "2017-06-01") -> pd.DataFrame:
     return rows
 
 
-def at(table: list[MetricRow], task: str, surface: str | None = None) -> MetricRow:
-    """The one row of a slice."""
-    (row,) = [row for row in table if (row.task, row.surface) == (task, surface)]
+def at(table: list[MetricRow], task: str, value: str | None = None, by: str | None = None) -> MetricRow:
+    """The one row of a slice: of all rows, of a surface, or of another dimension."""
+    kind = by or ("all" if value is None else "surface")
+    (row,) = [row for row in table if (row.task, row.by, row.value) == (task, kind, value)]
     return row
+
+
+def compared(first: pd.DataFrame, second: pd.DataFrame, n_min: int, resamples: int = 50) -> list[MetricRow]:
+    """Two tables of predictions against each other."""
+    return compare(paired_rows(first, second), n_min, resamples)
 
 
 def test_every_slice_has_counts_and_the_metrics_of_its_rows() -> None:
     rows = day()
     table = evaluate(rows, n_min=5, resamples=50)
-    assert [(row.task, row.surface) for row in table] == [
-        (task, surface) for task in ("purchase", "rebought") for surface in (None, "display", "mailer")
+    assert [(row.task, row.by, row.value) for row in table] == [
+        (task, by, value)
+        for task in ("purchase", "rebought")
+        for by, value in (("all", None), ("surface", "display"), ("surface", "mailer"), ("day", "2017-06-01"))
     ]
     part = rows[(rows["task"] == "purchase") & (rows["surface"] == "mailer")]
     sample = Sample.of(part["label"], part["prediction"], part["weight"])
     found = at(table, "purchase", "mailer")
     assert found.status == "ok"
     assert found.counts == metrics.counts(sample)
-    assert found.estimates["ne"].value == metrics.normalized_entropy(sample)
-    assert found.estimates["auc"].value == metrics.auc(sample)
+    assert found.estimates["ne"].value.number == pytest.approx(metrics.normalized_entropy(sample).number)
+    assert found.estimates["auc"].value.number == pytest.approx(metrics.auc(sample).number, abs=1e-6)
     users = pd.factorize(part["user_id"])[0]
     assert found.estimates["gauc"].value.number == pytest.approx(metrics.gauc(sample, users).number)
     for estimate in found.estimates.values():
@@ -76,7 +85,7 @@ def test_day_of_one_class_is_undefined_with_counts_and_what_is_defined(label: fl
 
 
 def test_day_without_rows_is_shown_when_expected() -> None:
-    (found,) = evaluate(day().iloc[:0], n_min=10, expected=[("purchase", None)])
+    (found,) = evaluate(day().iloc[:0], n_min=10, expected=["purchase"])
     assert found.status == "undefined (no rows)"
     assert (found.counts.rows, found.first_day) == (0, None)
     assert evaluate(day().iloc[:0], n_min=10) == []
@@ -105,7 +114,7 @@ def test_as_served_pools_the_window_only() -> None:
     inside = days[days["ds"].between("2017-06-02", "2017-06-04")]
     assert found.estimates == at(evaluate(inside, 5, 20), "purchase").estimates
     known = days.assign(label_ds="2017-06-09")
-    late = at(as_served(known, "2017-06-09", 1, 5, 20, day_column="label_ds"), "purchase")
+    late = at(as_served(known, "2017-06-09", 1, 5, 20, day="label_ds"), "purchase")
     assert late.counts.rows == (days["task"] == "purchase").sum()
 
 
@@ -123,7 +132,7 @@ def test_missing_column_is_named() -> None:
 def test_compare_pairs_rows_whatever_their_order() -> None:
     rows = day()
     worse = rows.assign(prediction=np.random.default_rng(0).permutation(rows["prediction"]))
-    found = at(compare(rows, worse.sample(frac=1.0, random_state=1), n_min=5, resamples=100), "purchase")
+    found = at(compared(rows, worse.sample(frac=1.0, random_state=1), 5, 100), "purchase")
     first, second = (
         metrics.normalized_entropy(Sample.of(part["label"], part["prediction"], part["weight"])).number
         for part in (rows[rows["task"] == "purchase"], worse[worse["task"] == "purchase"])
@@ -141,24 +150,24 @@ def test_compare_pairs_rows_whatever_their_order() -> None:
 def test_compare_refuses_rows_that_differ() -> None:
     rows = day()
     with pytest.raises(GemlineError, match=r"2 of .* only in the first table"):
-        compare(rows, rows.iloc[2:], n_min=5)
+        paired_rows(rows, rows.iloc[2:])
     with pytest.raises(GemlineError, match=r"1 of .* only in the second table"):
-        compare(rows.iloc[1:], rows, n_min=5)
+        paired_rows(rows.iloc[1:], rows)
     with pytest.raises(GemlineError, match="the label of 800 pairs differs"):
-        compare(rows, rows.assign(label=1 - rows["label"]), n_min=5)
+        paired_rows(rows, rows.assign(label=1 - rows["label"]))
     with pytest.raises(GemlineError, match="the weight of 800 pairs differs"):
-        compare(rows, rows.assign(weight=rows["weight"] * 2), n_min=5)
+        paired_rows(rows, rows.assign(weight=rows["weight"] * 2))
 
 
 def test_compare_on_few_positives_or_one_class_gives_no_difference() -> None:
     rows = day()
-    assert at(compare(rows, rows, n_min=10_000), "purchase").status.startswith("insufficient (")
+    assert at(compared(rows, rows, 10_000), "purchase").status.startswith("insufficient (")
     zeros = rows.assign(label=0.0)
-    found = at(compare(zeros, zeros, n_min=5), "purchase")
+    found = at(compared(zeros, zeros, 5), "purchase")
     assert found.status == "undefined (one class)"
     assert not found.estimates["ne_difference"].value.defined
     broken = rows.assign(prediction=np.nan)
-    assert at(compare(rows, broken, n_min=10_000), "purchase").status == "undefined (non-finite prediction)"
+    assert at(compared(rows, broken, 10_000), "purchase").status == "undefined (non-finite prediction)"
 
 
 def test_tables_render_to_strict_json_and_markdown() -> None:
@@ -166,9 +175,9 @@ def test_tables_render_to_strict_json_and_markdown() -> None:
     rows.loc[rows["surface"] == "mailer", "label"] = 0.0
     table = evaluate(rows, n_min=5, resamples=20)
     plain = json.loads(json.dumps(to_json(table), allow_nan=False))
-    mailer = next(row for row in plain if (row["task"], row["surface"]) == ("purchase", "mailer"))
+    mailer = next(row for row in plain if (row["task"], row["value"]) == ("purchase", "mailer"))
     assert mailer["metrics"]["auc"] == {"value": None, "low": None, "high": None, "reason": "one class"}
-    whole = next(row for row in plain if (row["task"], row["surface"]) == ("purchase", None))
+    whole = next(row for row in plain if (row["task"], row["value"]) == ("purchase", None))
     assert whole["rows"] == 600
     assert whole["metrics"]["gauc"]["groups"] > 10
     text = to_markdown(table)
@@ -177,4 +186,4 @@ def test_tables_render_to_strict_json_and_markdown() -> None:
     assert len({line.count("|") for line in lines}) == 1
     assert "undefined (one class)" in text
     assert "nan" not in text.lower()
-    assert "ne_ratio" in to_markdown(compare(rows, rows, n_min=5, resamples=20))
+    assert "ne_ratio" in to_markdown(compared(rows, rows, 5, 20))
