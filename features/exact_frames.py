@@ -1,5 +1,6 @@
-"""Arrow and Spark to pandas with integers as they are: beside a null, plain pandas makes floats of them, and ids above
-2 ** 53 run together.
+"""Arrow and Spark to pandas with integers as they are.
+
+Beside a null, plain pandas makes floats of a column of integers, and ids above 2 ** 53 run together.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -297,17 +297,21 @@ def sorted_areas(group: Integers, score: NDArray[Any], positive: Floats, negativ
         positive: [n] weight of a row if it is positive, else 0.
         negative: [n] weight of a row if it is negative, else 0.
     """
-    changed = np.empty(len(group), dtype=bool)
-    changed[:1] = True
-    np.not_equal(group[1:], group[:-1], out=changed[1:])
-    run = np.flatnonzero(changed | np.concatenate(([True], score[1:] != score[:-1])))
-    won_p, won_n = np.add.reduceat(positive, run), np.add.reduceat(negative, run)
+    new_group = np.concatenate(([True], group[1:] != group[:-1]))
+    start = np.flatnonzero(new_group | np.concatenate(([True], score[1:] != score[:-1])))
+    run = np.repeat(np.arange(len(start)), np.diff(start, append=len(group)))
+    won_p, won_n = sums_by(run, positive), sums_by(run, negative)
     below = np.cumsum(won_n) - won_n
-    first = np.flatnonzero(changed[run])
+    first = np.flatnonzero(new_group[start])
+    of_group = np.repeat(np.arange(len(first)), np.diff(first, append=len(start)))
     # below a run are the negatives of its own group only
-    base = np.repeat(below[first], np.diff(first, append=len(run)))
-    won = np.add.reduceat(won_p * (below - base + won_n / 2), first)
-    positives, negatives = np.add.reduceat(won_p, first), np.add.reduceat(won_n, first)
+    won = sums_by(of_group, won_p * (below - below[first][of_group] + won_n / 2))
+    positives, negatives = sums_by(of_group, won_p), sums_by(of_group, won_n)
     pairs = positives * negatives
     area = np.divide(won, pairs, out=np.full(len(first), np.nan), where=pairs > 0)
-    return GroupAreas(group[run][first], area, positives, negatives)
+    return GroupAreas(group[start[first]], area, positives, negatives)
+
+
+def sums_by(codes: NDArray[Any], values: Floats, size: int = 0) -> Floats:
+    """Sum of the values of each code 0, 1, ...: [at least `size`]."""
+    return np.asarray(np.bincount(codes, values, minlength=size), dtype=np.float64)

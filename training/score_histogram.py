@@ -13,8 +13,9 @@ add nothing, so few rows, and slices with few distinct scores, are exact.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from training.metrics import Floats, Integers, sorted_areas
+from training.metrics import Floats, Integers, sorted_areas, sums_by
 
 FINEST, COARSEST = 1 << 24, 1 << 12
 """Bins a unit of logit, while there are few of them and when there are many."""
@@ -24,8 +25,7 @@ RELIABILITY_BINS = 10
 _SMALLEST = 1e-15
 _BITS = 32
 _OFFSET = 1 << (_BITS - 1)
-_POSITIVE, _NEGATIVE, _PREDICTED, _ROWS, _POSITIVES, _LOW, _HIGH = range(7)
-_REDUCE = (*(np.add,) * 5, np.minimum, np.maximum)
+_POSITIVE, _NEGATIVE, _PREDICTED, _ROWS, _POSITIVES, _MIXED = range(6)
 _MOST_SHIFT = (FINEST // COARSEST).bit_length() - 1
 
 
@@ -61,14 +61,15 @@ class ScoreHistogram:
         """Start without rows."""
         self._shift = 0
         self._keys: Integers = np.empty(0, dtype=np.int64)
-        self._columns: list[Floats] = [np.empty(0) for _ in _REDUCE]
-        self._waiting: list[tuple[Integers, list[Floats]]] = []
+        self._columns: list[Floats] = [np.empty(0) for _ in range(_MIXED + 1)]
+        self._scores: Floats = np.empty(0)
+        self._waiting: list[tuple[Integers, list[Floats], Floats]] = []
 
-    def add(self, places: Integers, bins: Integers, score: Floats, label: Floats, weight: Floats) -> None:
+    def add(self, places: NDArray[np.uint16], bins: Integers, score: Floats, label: Floats, weight: Floats) -> None:
         """Add rows that are sorted by score.
 
         Args:
-            places: [n] slice of each row, uint16.
+            places: [n] slice of each row.
             bins: [n] from `bins_of`.
             score: [n] ascending probabilities.
             label: [n] 0 or 1.
@@ -77,21 +78,22 @@ class ScoreHistogram:
         order = np.argsort(places, kind="stable")
         y, w, p = label[order], weight[order], score[order]
         positive = w * y
-        parts = [positive, w - positive, w * p, np.ones_like(y), y, p, p]
-        self._waiting.append(_reduced(_keys_of(places[order], bins[order], self._shift), parts))
-        if sum(len(keys) for keys, _ in self._waiting) > max(MOST, len(self._keys)):
+        columns = [positive, w - positive, w * p, np.ones_like(y), y, np.zeros_like(y)]
+        self._waiting.append(_reduced(_keys_of(places[order], bins[order], self._shift), columns, p))
+        if sum(len(keys) for keys, *_ in self._waiting) > max(MOST, len(self._keys)):
             self._merge()
 
     def _merge(self) -> None:
-        runs = [(self._keys, self._columns), *self._waiting]
-        keys = np.concatenate([run for run, _ in runs])
-        order = np.argsort(keys, kind="stable")
-        parts = [np.concatenate([columns[place] for _, columns in runs])[order] for place in range(len(_REDUCE))]
-        self._keys, self._columns = _reduced(keys[order] >> self._shift << self._shift, parts)
+        runs = [(self._keys, self._columns, self._scores), *self._waiting]
         self._waiting = []
-        while len(self._keys) > MOST and self._shift < _MOST_SHIFT:
+        keys = np.concatenate([run for run, *_ in runs])
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        columns = [np.concatenate(parts)[order] for parts in zip(*(columns for _, columns, _ in runs), strict=True)]
+        while self._shift < _MOST_SHIFT and _distinct(keys >> self._shift) > MOST:
             self._shift += 1
-            self._keys, self._columns = _reduced(self._keys >> self._shift << self._shift, self._columns)
+        scores = np.concatenate([scores for *_, scores in runs])[order]
+        self._keys, self._columns, self._scores = _reduced(keys >> self._shift << self._shift, columns, scores)
 
     def finish(self, slices: int) -> "Ranks":
         """What the rows say of slices 0 ... `slices` - 1."""
@@ -117,11 +119,10 @@ class Ranks:
         if len(keys):
             found = sorted_areas(place, keys, positive, negative)
             self.auc[found.group] = found.area
-        positives: Floats = np.bincount(place, positive, minlength=slices).astype(np.float64)
-        negatives: Floats = np.bincount(place, negative, minlength=slices).astype(np.float64)
+        positives, negatives = (sums_by(place, column, slices) for column in (positive, negative))
         pairs = positives * negatives
-        mixed = np.where(columns[_LOW] < columns[_HIGH], positive * negative, 0.0)
-        np.divide(np.bincount(place, mixed, minlength=slices), 2 * pairs, out=self.error, where=pairs > 0)
+        mixed = np.where(columns[_MIXED] > 0, positive * negative, 0.0)
+        np.divide(sums_by(place, mixed, slices), 2 * pairs, out=self.error, where=pairs > 0)
         self._positives_below = self._mid_ranks(positive, positives)
         self._negatives_below = self._mid_ranks(negative, negatives)
 
@@ -134,14 +135,17 @@ class Ranks:
         total = np.repeat(totals, sizes)
         return np.divide(below - base + column / 2, total, out=np.zeros_like(column), where=total > 0)
 
-    def shares_below(self, places: Integers, bins: Integers) -> tuple[Floats, Floats]:
+    def shares_below(self, places: NDArray[np.uint16], bins: Integers) -> tuple[Floats, Floats]:
         """Share of the slice's positives, and of its negatives, that score below each row; ties count half: [n], [n].
 
         Args:
             places: [n] slice of each row.
-            bins: [n] its bin, one that was added.
+            bins: [n] ascending, bins that were added.
         """
-        found = np.searchsorted(self._keys, _keys_of(places, bins, self._shift))
+        # an ascending search stays in the cache
+        order = np.argsort(places, kind="stable")
+        found = np.empty(len(places), dtype=np.int64)
+        found[order] = np.searchsorted(self._keys, _keys_of(places[order], bins[order], self._shift))
         return self._positives_below[found], self._negatives_below[found]
 
     def reliability(self, place: int) -> list[ReliabilityBin]:
@@ -154,7 +158,7 @@ class Ranks:
             return []
         middle = (np.cumsum(weight) - weight / 2) / total
         cut = np.minimum((middle * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)
-        sums = [np.bincount(cut, column, minlength=RELIABILITY_BINS) for column in (*columns[:5], weight)]
+        sums = [sums_by(cut, column, RELIABILITY_BINS) for column in (*columns[:5], weight)]
         return [
             ReliabilityBin(float(predicted / mass), float(positive / mass), int(rows), int(positives), float(mass))
             for positive, _, predicted, rows, positives, mass in zip(*sums, strict=True)
@@ -162,13 +166,21 @@ class Ranks:
         ]
 
 
-def _keys_of(places: Integers, bins: Integers, shift: int) -> Integers:
+def _keys_of(places: NDArray[np.uint16], bins: Integers, shift: int) -> Integers:
     return ((places.astype(np.int64) << _BITS) | bins) >> shift << shift
 
 
-def _reduced(keys: Integers, columns: list[Floats]) -> tuple[Integers, list[Floats]]:
-    """One entry a key, of sorted keys."""
+def _distinct(sorted_keys: Integers) -> int:
+    return int(np.count_nonzero(sorted_keys[1:] != sorted_keys[:-1])) + 1
+
+
+def _reduced(keys: Integers, columns: list[Floats], scores: Floats) -> tuple[Integers, list[Floats], Floats]:
+    """One entry a key, of sorted keys: sums, one of its scores, and whether (`_MIXED`) it has others."""
     if len(keys) == 0:
-        return keys, columns
+        return keys, columns, scores
     start = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
-    return keys[start], [how.reduceat(column, start) for how, column in zip(_REDUCE, columns, strict=True)]
+    if len(start) == len(keys):
+        return keys, columns, scores
+    run = np.repeat(np.arange(len(start)), np.diff(start, append=len(keys)))
+    others = columns[_MIXED] + (scores != scores[start][run])
+    return keys[start], [sums_by(run, column) for column in (*columns[:_MIXED], others)], scores[start]

@@ -104,31 +104,26 @@ class Adder:
         Raises:
             GemlineError: a pair of impression and task is there twice.
         """
-        rows = part.rows
-        _refuse_duplicates(rows)
+        _refuse_duplicates(part.rows)
         # most units of a small log are empty
         present, units = np.unique(part.units, return_inverse=True)
-        sides = rows["prediction"].shape[1]
-        plain = [_row_columns(rows, side) for side in range(sides)]
-        bins = [bins_of(np.ascontiguousarray(rows["prediction"][:, side])) for side in range(sides)]
-        # sorted once a group and side, for all dimensions
-        sorts = {name: [_sorted_by(rows, name, side) for side in range(sides)] for name in _GROUPS}
-        width = len(present)
+        sides = [_Side.of(part.rows, units, side) for side in range(part.rows["prediction"].shape[1])]
         for dimension, sums in enumerate(self.sums):
-            places = np.ascontiguousarray(rows["slice"][:, dimension])
-            cells = places.astype(np.int64) * width + units
-            found = np.zeros((sides, COLUMNS, len(sums.rows) * width))
-            for side in range(sides):
-                for column, values in plain[side].items():
-                    found[side, column] = np.bincount(cells, values, minlength=found.shape[2])
-                positives, negatives = self._ranks[dimension][side].shares_below(places, bins[side])
-                won = negatives * plain[side][POSITIVE], (1 - positives) * plain[side][NEGATIVE]
-                for column, values in zip((ABOVE_NEGATIVES, BELOW_POSITIVES), won, strict=True):
-                    found[side, column] = np.bincount(cells, values, minlength=found.shape[2])
-                for name, by_side in sorts.items():
-                    _add_areas(found[side], sums, name, by_side[side], places, units, plain[side], width, side == 0)
-            self._take(sums, found.reshape(sides, COLUMNS, len(sums.rows), width), present)
-            _count(sums, rows, places, cells, width)
+            cells = len(sums.rows) * len(present)
+            found = np.zeros((len(sides), COLUMNS, cells))
+            for side, by_column, ranks in zip(sides, found, self._ranks[dimension], strict=True):
+                places = np.ascontiguousarray(side.places[:, dimension])
+                cell = places.astype(np.int64) * len(present) + side.units
+                positives, negatives = ranks.shares_below(places, side.bins)
+                plain = side.columns
+                won = {ABOVE_NEGATIVES: negatives * plain[POSITIVE], BELOW_POSITIVES: (1 - positives) * plain[NEGATIVE]}
+                for column, values in {**plain, **won}.items():
+                    by_column[column] = np.bincount(cell, values, minlength=cells)
+                for name, by in side.groups.items():
+                    if by is not None:
+                        _add_areas(by_column, sums, name, by, places, len(present), counted=side is sides[0])
+            self._take(sums, found.reshape(len(sides), COLUMNS, len(sums.rows), len(present)), present)
+            _count(sums, part.rows, part.rows["slice"][:, dimension], units, len(present))
 
     def _take(self, sums: SliceSums, found: Floats, present: Integers) -> None:
         sums.total += found.sum(axis=-1)
@@ -136,66 +131,92 @@ class Adder:
 
 
 @dataclass(frozen=True)
-class _Sorted:
-    """Rows that have an id, sorted by it and then by one prediction.
+class _Groups:
+    """Rows that have an id, sorted by it and then by the prediction.
 
     Attributes:
-        rows: [m] their places.
-        group: [m] code of the id, ascending.
-        score: [m] the prediction.
-        groups: number of distinct ids.
+        rows: [m] their places among the rows of the part.
+        code: [m] code of the id, ascending.
+        rank: [m] of the prediction.
+        positive: [m] weight of a row if it is positive, else 0.
+        negative: [m] weight of a row if it is negative, else 0.
+        unit: [ids] code of the unit of each id.
     """
 
     rows: Integers
-    group: Integers
-    score: Floats
-    groups: int
+    code: Integers
+    rank: Integers
+    positive: Floats
+    negative: Floats
+    unit: Integers
 
 
-def _sorted_by(rows: NDArray[np.void], name: str, side: int) -> _Sorted:
+@dataclass(frozen=True)
+class _Side:
+    """One prediction of the rows of a part, which are sorted by it once for all dimensions.
+
+    Attributes:
+        places: [n, dimensions] slices.
+        units: [n] code of the unit.
+        bins: [n] of the histogram, ascending.
+        columns: column -> [n] what each row adds to sums that know no other row.
+        groups: name of an id -> its groups.
+    """
+
+    places: NDArray[np.uint16]
+    units: Integers
+    bins: Integers
+    columns: dict[int, Floats]
+    groups: dict[str, _Groups | None]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.void], units: Integers, side: int) -> "_Side":
+        order = np.argsort(rows["prediction"][:, side])
+        rows = rows[order]
+        score = np.ascontiguousarray(rows["prediction"][:, side])
+        rank, columns = codes_within(score), _row_columns(rows, score)
+        groups = {name: _groups(rows, name, rank, columns, units[order]) for name in _GROUPS}
+        return cls(rows["slice"], units[order], bins_of(score), columns, groups)
+
+
+def _groups(
+    rows: NDArray[np.void], name: str, rank: Integers, columns: dict[int, Floats], units: Integers
+) -> _Groups | None:
+    """Groups of one id; None when no row has it. Ranks ascend."""
     have = np.flatnonzero(known(rows, name))
-    ids, score = rows[name][have], rows["prediction"][have, side]
-    order = np.lexsort((score, ids))
-    group = codes_within(ids[order]) if len(order) else order
-    return _Sorted(have[order], group, score[order], int(group[-1]) + 1 if len(group) else 0)
+    if len(have) == 0:
+        return None
+    distinct, code = np.unique(rows[name][have], return_inverse=True)
+    order = np.argsort(code * (int(rank[-1]) + 1) + rank[have])
+    have, code = have[order], code[order]
+    unit = np.zeros(len(distinct), dtype=np.int64)
+    unit[code] = units[have]
+    return _Groups(have, code, rank[have], columns[POSITIVE][have], columns[NEGATIVE][have], unit)
 
 
 def _add_areas(
-    found: Floats,
-    sums: SliceSums,
-    name: str,
-    by: _Sorted,
-    places: NDArray[np.uint16],
-    units: Integers,
-    plain: dict[int, Floats],
-    width: int,
-    counted: bool,
+    found: Floats, sums: SliceSums, name: str, by: _Groups, places: NDArray[np.uint16], width: int, counted: bool
 ) -> None:
     """AUC within each (slice, user or request), times its weight, to the cell of its slice and unit."""
-    if by.groups == 0:
-        return
-    order = np.argsort(places[by.rows], kind="stable")
-    at = by.rows[order]
-    group = places[at].astype(np.int64) * by.groups + by.group[order]
-    areas = sorted_areas(group, by.score[order], plain[POSITIVE][at], plain[NEGATIVE][at])
-    unit_of = np.zeros(by.groups, dtype=np.int64)
-    unit_of[by.group] = units[by.rows]
-    place, inside = np.divmod(areas.group, by.groups)
+    place, size = places[by.rows], len(by.unit)
+    order = np.argsort(place, kind="stable")
+    group = place[order].astype(np.int64) * size + by.code[order]
+    areas = sorted_areas(group, by.rank[order], by.positive[order], by.negative[order])
+    slices = areas.group // size
     mixed = np.isfinite(areas.area)
     weight = np.where(mixed, areas.positive + areas.negative, 0.0)
     area = np.where(mixed, areas.area, 0.0) * weight
-    cell = place * width + unit_of[inside]
+    cell = slices * width + by.unit[areas.group - slices * size]
     for column, values in zip(_GROUPS[name], (area, weight), strict=True):
-        found[column] += np.bincount(cell, values, minlength=found.shape[1])
+        found[column] = np.bincount(cell, values, minlength=found.shape[1])
     if counted:
-        sums.mixed[name] += np.bincount(place[mixed], minlength=len(sums.rows))
-        sums.skipped[name] += np.bincount(place[~mixed], minlength=len(sums.rows))
+        sums.mixed[name] += np.bincount(slices[mixed], minlength=len(sums.rows))
+        sums.skipped[name] += np.bincount(slices[~mixed], minlength=len(sums.rows))
 
 
-def _row_columns(rows: NDArray[np.void], side: int) -> dict[int, Floats]:
+def _row_columns(rows: NDArray[np.void], prediction: Floats) -> dict[int, Floats]:
     """What each row adds to the sums that know no other row: column -> [n]."""
     label, weight, value = rows["label"] == 1, rows["weight"], rows["value"]
-    prediction = rows["prediction"][:, side]
     p = np.clip(prediction, EPSILON, 1 - EPSILON)
     loss = -np.where(label, np.log(p), np.log1p(-p))
     found: dict[int, Floats] = {}
@@ -208,8 +229,8 @@ def _row_columns(rows: NDArray[np.void], side: int) -> dict[int, Floats]:
     return found
 
 
-def _count(sums: SliceSums, rows: NDArray[np.void], places: NDArray[np.uint16], cells: Integers, width: int) -> None:
-    size = len(sums.rows)
+def _count(sums: SliceSums, rows: NDArray[np.void], places: NDArray[np.uint16], units: Integers, width: int) -> None:
+    size, cells = len(sums.rows), places.astype(np.int64) * width + units
     sums.units += (np.bincount(cells, minlength=size * width).reshape(size, width) > 0).sum(axis=1)
     sums.rows += np.bincount(places, minlength=size)
     sums.positives += np.bincount(places[rows["label"] == 1], minlength=size)
