@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from features.errors import GemlineError
+from orchestration.compare_commands import compare
 from orchestration.day_option import DAY
 from orchestration.feature_commands import features
 from orchestration.quality_commands import quality, rebuild, stale
@@ -37,7 +38,7 @@ def main() -> None:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 
-for command in (world, features, quality, stale, rebuild):
+for command in (world, features, quality, stale, rebuild, compare):
     main.add_command(command)
 
 

@@ -20,3 +20,11 @@ class Day(click.ParamType):
 
 
 DAY = Day()
+
+
+def is_day(text: str) -> bool:
+    """Whether a text is a day as YYYY-MM-DD."""
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False

@@ -24,7 +24,7 @@ from training.metrics import FAULTS, Counts, Reason, Sample
 from training.score_histogram import ReliabilityBin, ScoreHistogram, bins_of
 from training.scored_rows import Coder, Rows, batches_of, wanted_columns
 from training.slice_metrics import METRICS, SliceView
-from training.slices import ALL, SURFACE, Dimension, dimensions
+from training.slices import ALL, DAY, SURFACE, Dimension, dimensions
 from training.spill import Spill
 from training.unit_sums import Adder, most_units
 
@@ -88,7 +88,7 @@ def evaluate(
         day: column of the slices by day.
 
     Returns:
-        For each task a row over all its rows, then one for each surface, bucket of frequency, and day.
+        For each task a row over all its rows, then one for each surface, bucket of frequency, and day of several.
 
     Raises:
         GemlineError: a column is missing, a pair is there twice, or a label or weight is malformed.
@@ -210,6 +210,8 @@ def _table(
     names = tuple(name for name in METRICS if _NEEDS.get(name, "task") in {*coder.columns, "task"})
     found = [_absent(task) for task in expected if task not in coder.tasks.names]
     for dimension, sums, sides in zip(coder.dimensions, adder.sums, ranks, strict=True):
+        if dimension.by == DAY and len({value for _, value in dimension.slices}) == 1:
+            continue  # it would say again what all rows say
         for place in sorted(range(len(dimension.slices)), key=dimension.order):
             view = SliceView(sums, sides, place)
             found.append(_row(dimension, view, coder.days.names, n_min, lambda view: measured(view, names)))

@@ -35,6 +35,11 @@ class Scored:
 
 
 def due_pairs(tables: "Tables", line: Line, first: str, last: str) -> "pd.DataFrame":
+    """A line's pairs that became due from `first` to `last`, as `due` has them, in order."""
+    return exact_frame(due(tables, line, first, last)).sort_values(["label_ds", *PAIR], ignore_index=True)
+
+
+def due(tables: "Tables", line: Line, first: str, last: str) -> "DataFrame":
     """A line's pairs that became due from `first` to `last`, with what slices and baselines need of their impressions.
 
     Returns:
@@ -49,7 +54,7 @@ def due_pairs(tables: "Tables", line: Line, first: str, last: str) -> "pd.DataFr
     for of in ("user", "ad"):
         # those of an unknown user or ad stay unknown
         joined = joined.join(seen_before(tables, of, last), [f"{of}_id", "ds"], "left")
-    return exact_frame(joined).sort_values(["label_ds", *PAIR], ignore_index=True)
+    return joined
 
 
 def seen_before(tables: "Tables", of: str, last: str) -> "DataFrame":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from training.metrics import Floats, Integers, sorted_areas, sums_by
+from training.areas import Floats, Integers, sorted_areas, sums_by
 
 FINEST, COARSEST = 1 << 24, 1 << 12
 """Bins a unit of logit, while there are few of them and when there are many."""

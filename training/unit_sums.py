@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.errors import GemlineError
+from training.areas import Floats, Integers, sorted_areas
 from training.bootstrap import UNITS, draws
-from training.metrics import EPSILON, Floats, Integers, sorted_areas
+from training.metrics import EPSILON
 from training.score_histogram import Ranks, bins_of
 from training.scored_rows import FAULT_OF, codes_within, known
 from training.spill import Part

@@ -1,4 +1,4 @@
-"""Small inline SVG charts: a line over days with its interval band, readable without colour and without a script."""
+"""Small inline SVG charts, readable without colour and without a script: a line over days, and a reliability plot."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -60,6 +60,55 @@ def line_chart(marks: Sequence[Mark], title: str, baseline: float | None = None)
     scale = _Scale.of(marks, shown if baseline is None else [*shown, baseline])
     behind = [*_grid(scale, marks), *_bands(scale, marks), *_baseline(scale, baseline)]
     return head + Markup("").join([*behind, *_lines(scale, marks), *_points(scale, marks)]) + Markup("</svg>")
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One bin of a reliability plot.
+
+    Attributes:
+        predicted: mean prediction, above 0.
+        observed: share of positives.
+        note: further words.
+    """
+
+    predicted: float
+    observed: float
+    note: str = ""
+
+
+def reliability_chart(dots: Sequence[Dot], title: str) -> Markup:
+    """Observed over predicted on equal logarithmic axes: what is calibrated lies on the dashed diagonal.
+
+    Args:
+        dots: bins; a cross at the foot marks one without a positive.
+        title: what is drawn; it is the accessible name and is escaped.
+    """
+    name = escape(f"{title}: {len(dots)} bins")
+    head = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}"><title>{}</title>').format(
+        _text(WIDTH), _text(HEIGHT), name, name
+    )
+    numbers = [number for dot in dots for number in (dot.predicted, dot.observed) if number > 0]
+    if not numbers:
+        return head + _words("middle", WIDTH / 2, HEIGHT / 2, "nothing was predicted") + Markup("</svg>")
+    low, high = math.floor(math.log10(min(numbers))), math.ceil(math.log10(max(numbers)) + 1e-9)
+
+    def place(predicted: float, observed: float) -> tuple[float, float]:
+        x, y = ((math.log10(number) - low) / (high - low) for number in (predicted, observed))
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * x, HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * y
+
+    parts = []
+    for power in range(low, high + 1):
+        x, y = place(10.0**power, 10.0**power)
+        parts += [_level("grid", y, _RULE), _words("end", _LEFT - 6, y + 3.5, f"{10.0**power:g}")]
+        parts.append(_words("middle", x, HEIGHT - 5, f"{10.0**power:g}"))
+    dashed = Markup('<polyline class="base" fill="none" stroke="{}" stroke-dasharray="4 3" points="{}"/>')
+    parts.append(dashed.format(SOFT, _path([place(10.0**low, 10.0**low), place(10.0**high, 10.0**high)])))
+    for dot in dots:
+        words = f"predicted {dot.predicted:.5f}, observed {dot.observed:.5f}, {dot.note}"
+        x, y = place(max(dot.predicted, 10.0**low), max(dot.observed, 10.0**low))
+        parts.append(_dot(x, y, words) if dot.observed > 0 else _cross(x, words))
+    return head + Markup("").join(parts) + Markup("</svg>")
 
 
 @dataclass(frozen=True)
@@ -132,17 +181,23 @@ def _points(scale: _Scale, marks: Sequence[Mark]) -> Iterator[Markup]:
     for mark in marks:
         x = scale.x(mark.x)
         if mark.value is None:
-            cross = f"M{_text(x - 3)} {_text(HEIGHT - _BOTTOM - 7)}l6 6m0 -6l-6 6"
-            yield Markup('<path class="cross" stroke="{}" fill="none" d="{}"><title>{}: {}</title></path>').format(
-                VOID, cross, mark.label, mark.note or "undefined"
-            )
+            yield _cross(x, f"{mark.label}: {mark.note or 'undefined'}")
             continue
         words = f"{mark.label}: {mark.value:.4f}"
         words += f" [{mark.interval[0]:.4f}, {mark.interval[1]:.4f}]" if mark.interval else ""
-        words += f", {mark.note}" if mark.note else ""
-        yield Markup('<circle class="dot" fill="{}" cx="{}" cy="{}" r="2.4"><title>{}</title></circle>').format(
-            LINE, _text(x), _text(scale.y(mark.value)), words
-        )
+        yield _dot(x, scale.y(mark.value), words + (f", {mark.note}" if mark.note else ""))
+
+
+def _cross(x: float, words: str) -> Markup:
+    """On the axis."""
+    path = f"M{_text(x - 3)} {_text(HEIGHT - _BOTTOM - 7)}l6 6m0 -6l-6 6"
+    drawn = Markup('<path class="cross" stroke="{}" fill="none" d="{}"><title>{}</title></path>')
+    return drawn.format(VOID, path, words)
+
+
+def _dot(x: float, y: float, words: str) -> Markup:
+    drawn = Markup('<circle class="dot" fill="{}" cx="{}" cy="{}" r="2.4"><title>{}</title></circle>')
+    return drawn.format(LINE, _text(x), _text(y), words)
 
 
 def _runs(marks: Sequence[Mark], usable: Callable[[Mark], bool]) -> Iterator[list[Mark]]:

@@ -27,7 +27,8 @@ class Estimate:
         low: lower end, None without an interval.
         high: upper end, None without an interval.
         reason: why there is no value, or no interval; empty when both are there.
-        groups: users that counted, for averages over users.
+        groups: users or requests that counted, for averages over them.
+        skipped: users or requests of one class, which did not count.
     """
 
     value: float | None
@@ -35,6 +36,17 @@ class Estimate:
     high: float | None = None
     reason: str = ""
     groups: int | None = None
+    skipped: int | None = None
+
+
+@dataclass(frozen=True)
+class Bin:
+    """One of the bins of equal weight of a reliability plot; fields as of `training.score_histogram.ReliabilityBin`."""
+
+    predicted: float
+    observed: float
+    rows: int
+    positives: int
 
 
 @dataclass(frozen=True)
@@ -43,21 +55,25 @@ class Slice:
 
     Attributes:
         task: the task.
-        surface: None for all surfaces together.
+        by: what it is a slice by: all, surface, user_frequency, ad_frequency or day.
+        value: of that; None for all rows together.
         days: first to last day of the impressions, empty without rows.
         rows: how many rows.
         positives: how many of them are positive.
         status: `ok`, `insufficient (n)` with n positives, or `undefined (reason)`.
         estimates: by metric; empty when insufficient.
+        reliability: bins, of all rows and of surfaces; empty elsewhere and without a value.
     """
 
     task: str
-    surface: str | None
+    by: str
+    value: str | None
     days: str
     rows: int
     positives: int
     status: str
     estimates: Mapping[str, Estimate]
+    reliability: tuple[Bin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,13 +183,19 @@ def _slice(row: dict[str, Any]) -> Slice:
     first, last = row.get("first_day"), row.get("last_day")
     return Slice(
         task=row["task"],
-        surface=row.get("surface"),
+        by=row["by"],
+        value=row["value"],
         days=(first or "") if first == last else f"{first} to {last}",
         rows=row["rows"],
         positives=row["positives"],
         status=row["status"],
         estimates={name: _estimate(entry) for name, entry in (row.get("metrics") or {}).items()},
+        reliability=tuple(_bin(entry) for entry in row.get("reliability") or ()),
     )
+
+
+def _bin(entry: dict[str, Any]) -> Bin:
+    return Bin(entry["predicted"], entry["observed"], entry["rows"], entry["positives"])
 
 
 def _estimate(found: dict[str, Any] | None) -> Estimate:
@@ -182,7 +204,7 @@ def _estimate(found: dict[str, Any] | None) -> Estimate:
     if low is None or high is None:
         low = high = None
     reason = entry.get("reason") or ("" if low is not None and value is not None else "no reason was recorded")
-    return Estimate(value, low, high, reason, entry.get("groups"))
+    return Estimate(value, low, high, reason, entry.get("groups"), entry.get("skipped"))
 
 
 def _finite(number: float | None) -> float | None:

@@ -218,6 +218,6 @@ def _point(task: str, ds: str, evaluation: Evaluation | None, fault: str) -> Poi
     if evaluation is None:
         return Point(ds, None, fault)
     for row in evaluation.served:
-        if row.task == task and row.surface is None:
+        if row.task == task and row.value is None:
             return Point(ds, row)
     return Point(ds, None, "nothing became due")

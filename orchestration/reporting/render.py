@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from features.home import Home
-from orchestration.reporting.charts import Mark, line_chart
+from orchestration.reporting.charts import Dot, Mark, line_chart, reliability_chart
 from orchestration.reporting.evaluations import Slice
 from orchestration.reporting.facts import Point, ReportFacts, Series
 
@@ -18,16 +18,34 @@ TEMPLATE = "report.html.j2"
 NAMES = {
     "ne": "NE",
     "auc": "AUC",
-    "gauc": "GAUC",
+    "gauc": "GAUC by user",
+    "gauc_request": "GAUC by request",
     "calibration": "calibration",
     "log_loss": "log loss",
+    "value_ne": "value NE",
+    "value_calibration": "value calibration",
+    "ne_a": "NE, own",
+    "ne_b": "NE, other",
     "ne_ratio": "NE ratio",
     "ne_difference": "NE difference",
     "auc_difference": "AUC difference",
+    "gauc_difference": "GAUC by user difference",
+    "gauc_request_difference": "GAUC by request difference",
+    "calibration_difference": "calibration difference",
+    "log_loss_difference": "log loss difference",
+    "value_ne_difference": "value NE difference",
 }
 """Metrics in the order of columns, and how a reader knows them."""
 CHARTED = {"ne": 1.0, "auc": 0.5, "calibration": 1.0}
 """Metrics drawn over days, and the value of each that a dashed line marks."""
+SLICED_BY = {
+    "all": "all",
+    "surface": "surface",
+    "user_frequency": "user seen before",
+    "ad_frequency": "ad seen before",
+    "day": "due on",
+}
+"""What tables are sliced by, for a reader."""
 DAYS_LISTED = 14
 """Newest judged days whose numbers are printed below the charts, which show all of them."""
 
@@ -68,7 +86,14 @@ def render(facts: ReportFacts) -> str:
     )
     # unlike `format`, these show every count with separators and every number with as many digits as it needs
     environment.filters |= {"count": lambda number: f"{number:,}", "short": lambda number: f"{number:.4g}"}
-    tools: Mapping[str, Any] = {"names": NAMES, "columns": columns, "charts": charts, "days_listed": DAYS_LISTED}
+    tools: Mapping[str, Any] = {
+        "names": NAMES,
+        "sliced_by": SLICED_BY,
+        "columns": columns,
+        "charts": charts,
+        "reliability": reliability,
+        "days_listed": DAYS_LISTED,
+    }
     return environment.get_template(TEMPLATE).render(facts=facts, **tools)
 
 
@@ -88,6 +113,16 @@ def charts(facts: ReportFacts, line: str, series: Series) -> list[Markup]:
         )
         for metric, baseline in CHARTED.items()
     ]
+
+
+def reliability(facts: ReportFacts, line: str, row: Slice) -> Markup:
+    """Chart of what was predicted against what came true in a slice."""
+    suffix = " (synthetic data)" if facts.synthetic else ""
+    dots = [
+        Dot(found.predicted, found.observed, f"{found.rows:,} rows, {found.positives:,} positives")
+        for found in row.reliability
+    ]
+    return reliability_chart(dots, f"Reliability of {row.task}, {row.value or 'all'}, {line}{suffix}")
 
 
 def _mark(point: Point, metric: str) -> Mark:

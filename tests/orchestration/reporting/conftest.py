@@ -24,17 +24,19 @@ Writer = Callable[..., Path]
 
 
 def number(value: float | None, low: float | None = None, high: float | None = None, **more: Any) -> dict[str, Any]:
-    """An estimate as `training.evaluate.estimate_json` writes it."""
+    """An estimate as `training.evaluation_text.estimate_json` writes it."""
     return {"value": value, "low": low, "high": high, **more}
 
 
 def sliced(
     task: str, surface: str | None, metrics: Mapping[str, Any] | None = None, status: str = "ok", **more: Any
 ) -> dict[str, Any]:
-    """A row as `training.evaluate.MetricRow.to_json` writes it."""
-    head = {"task": task, "surface": surface, "first_day": DS, "last_day": DS, "status": status}
+    """A row as `training.evaluation_text.to_json` writes it."""
+    by = "all" if surface is None else "surface"
+    head = {"task": task, "by": by, "value": surface, "first_day": DS, "last_day": DS, "status": status}
     return {**head, "rows": 1234, "positives": 56, "weight": 2000.0, "positive_weight": 56.0, **more} | {
-        "metrics": dict(metrics or {})
+        "metrics": dict(metrics or {}),
+        "reliability": more.get("reliability", []),
     }
 
 

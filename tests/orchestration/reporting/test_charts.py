@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestration.reporting.charts import Mark, line_chart
+from orchestration.reporting.charts import Dot, Mark, line_chart, reliability_chart
 
 
 def drawn(marks: list[Mark], title: str = "NE", baseline: float | None = None) -> dict[str, list[ElementTree.Element]]:
@@ -66,3 +66,26 @@ def test_words_are_escaped_and_the_chart_has_a_name() -> None:
     svg = line_chart([Mark(1, hostile, None, note=hostile), Mark(2, hostile, 0.5, note=hostile)], hostile)
     assert "<script" not in svg
     assert ElementTree.fromstring(svg).get("aria-label", "").startswith(hostile)
+
+
+def test_a_reliability_plot_has_what_is_calibrated_on_its_diagonal() -> None:
+    found: dict[str, list[ElementTree.Element]] = {}
+    dots = [Dot(0.01, 0.01), Dot(0.02, 0.05, "<b>"), Dot(0.004, 0.0)]
+    for element in ElementTree.fromstring(reliability_chart(dots, "<script>")).iter():
+        found.setdefault(element.get("class") or element.tag, []).append(element)
+    (start_x, start_y), (end_x, end_y) = (
+        map(float, place.split(",")) for place in found["base"][0].get("points", "").split()
+    )
+
+    def above(dot: ElementTree.Element) -> float:
+        share = (float(dot.get("cx", "")) - start_x) / (end_x - start_x)
+        return start_y + share * (end_y - start_y) - float(dot.get("cy", ""))
+
+    calibrated, more = found["dot"]
+    assert above(calibrated) == pytest.approx(0, abs=0.1) and above(more) > 5
+    assert len(found["cross"]) == 1
+    assert "observed 0.05000, <b>" in (more[0].text or "")
+
+
+def test_a_reliability_plot_of_nothing_says_so() -> None:
+    assert "nothing was predicted" in reliability_chart([], "x") and "nothing" in reliability_chart([Dot(0, 0)], "x")

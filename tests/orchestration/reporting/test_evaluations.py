@@ -88,3 +88,7 @@ def test_what_training_writes_is_what_is_read(home: Home, write: Writer) -> None
     assert found.served[0].estimates["ne"].value == table[0].estimates["ne"].value.number
     assert found.served[0].days == DS and found.served[0].positives == 3
     assert found.pooled[0].status == "insufficient (3)"
+    assert [(row.by, row.value) for row in found.served] == [("all", None), ("surface", "feed")]
+    bins = table[0].reliability
+    assert [found.predicted for found in found.served[0].reliability] == [part.predicted for part in bins]
+    assert sum(part.rows for part in found.served[0].reliability) == 6

@@ -54,7 +54,7 @@ def test_series_hold_every_judged_day_up_to_the_day_and_say_what_a_day_lacks(
     (series,) = gather(None, home, world, DS).lines[0].series
     assert [point.ds for point in series.points] == ["2024-03-07", "2024-03-08", "2024-03-09", DS]
     first, second, third, fourth = series.points
-    assert first.slice and first.slice.surface is None and first.slice.estimates["ne"].value == 0.9123
+    assert first.slice and first.slice.value is None and first.slice.estimates["ne"].value == 0.9123
     assert second.slice is None and second.note == "nothing became due"
     assert third.slice is None and "cannot be read" in third.note
     assert fourth.slice is None, "a surface's row is not that of all surfaces"

@@ -135,7 +135,7 @@ def test_no_address_is_in_the_text(home: Home, world: World, write: Writer) -> N
 
 
 def test_the_synthetic_flag_is_wherever_numbers_are(home: Home, world: World, write: Writer, page: Page) -> None:
-    for section in ("verdicts", "quality", "slices", "transfer", "gates", "features", "lineage"):
+    for section in ("verdicts", "quality", "slices", "reliability", "transfer", "gates", "features", "lineage"):
         assert "synthetic data" in page.text(section), section
     write("gem", judged())
     real = world.model_copy(update={"synthetic": False})
@@ -158,6 +158,18 @@ def test_a_long_series_is_drawn_whole_and_listed_in_part(home: Home, world: Worl
     html = render(gather(None, home, world, days[-1]))
     assert html.count('class="dot"') == 3 * 20
     assert "newest 14 of 20 judged days" in Page(html).text("quality")
+
+
+def test_slices_and_reliability_are_shown(home: Home, world: World, write: Writer) -> None:
+    bins = [{"predicted": 0.01, "observed": 0.0125, "rows": 617, "positives": 8, "weight": 640.0}]
+    frequency = sliced("click", "10-99", good()) | {"by": "user_frequency"}
+    write("gem", judged(pooled=[sliced("click", None, good(), reliability=bins), frequency]))
+    html = render(gather(None, home, world, DS))
+    page = Page(html)
+    assert "user seen before 10-99" in page.text("slices")
+    assert "0.01000 0.01250 617 8" in page.text("reliability")
+    assert "predicted 0.01000, observed 0.01250, 617 rows, 8 positives" in html
+    assert "No slice with enough positives" in page.text("reliability"), "of the lines without a judgement"
 
 
 def test_without_tables_the_page_says_so(home: Home, world: World) -> None:
