@@ -62,6 +62,9 @@ def _packages(home: Home, line: str) -> dict[str, str]:
     """Digest of each package of a vertical, and of the model in it."""
     found = {}
     for path in sorted((home.releases / line / "packages").glob("*/manifest.json")):
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue  # a damaged package names nothing; the service says so where it matters
         found[manifest["digest"]] = manifest["model_digest"]
     return found

@@ -1,8 +1,10 @@
 """Every asset alone, on real engines and small data: `pytest tests/orchestration -k ASSET`."""
 
+import json
 from pathlib import Path
 
 import dagster as dg
+import pandas as pd
 import pytest
 
 from orchestration.resources import WorldResource
@@ -103,6 +105,35 @@ def test_gem_evaluation(judged: Path, instance: dg.DagsterInstance) -> None:
     found = newest(instance, "gem_evaluation")
     assert found["positives_click"] > 0  # type: ignore[operator]
     assert 0 < found["ne_click"] < 3  # type: ignore[operator]
+    judged = json.loads((GEMLINE.home.releases / "gem" / "evaluations" / f"{COLD}.json").read_text())
+    ways = {row["by"] for row in judged["pooled"]}
+    assert {"all", "surface", "user_frequency", "ad_frequency", "day"} == ways
+    whole = next(row for row in judged["pooled"] if row["task"] == "click" and row["by"] == "all")
+    assert sum(part["rows"] for part in whole["reliability"]) == whole["rows"]
+    assert whole["metrics"]["gauc_request"]["groups"] + whole["metrics"]["gauc_request"]["skipped"] > 0
+    assert "### Reliability" in str(found["tables"])
+
+
+def test_seen_before_counts_the_days_before_the_row_and_ids_stay_exact(judged: Path) -> None:
+    from training.judging import due_pairs
+    from training.lines import gem_line
+
+    tables = GEMLINE.tables()
+    shown = (
+        tables.read("impressions", [FIRST, SECOND, COLD]).select("ds", "impression_id", "user_id", "ad_id").collect()
+    )
+    of = {row["impression_id"]: row for row in shown}
+    pairs = due_pairs(tables, gem_line(GEMLINE.world), FIRST, COLD)
+    assert set(pairs["user_seen"].dropna()) & set(range(1, 10)) and 0 in set(pairs["ad_seen"])
+    for pair in pairs.drop_duplicates("impression_id").to_dict("records"):
+        own = of[pair["impression_id"]]
+        for key_of, seen in (("user_id", "user_seen"), ("ad_id", "ad_seen")):
+            if own[key_of] is None:
+                assert pd.isna(pair[key_of]) and pd.isna(pair[seen])
+            else:
+                assert pair[key_of] == own[key_of]
+                earlier = [row for row in shown if row[key_of] == own[key_of] and row["ds"] < own["ds"]]
+                assert pair[seen] == len(earlier)
 
 
 def test_gem_release(judged: Path, instance: dg.DagsterInstance) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import dagster as dg
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from features.clock import run_instant
 from features.days import micros
 from features.errors import GemlineError
+from orchestration.cli import main
 from orchestration.filling import cache_of, publish_runs, remember
 from orchestration.packaging import package_promoted
 from orchestration.pinning import pinned_generations
@@ -159,6 +161,30 @@ def test_a_vertical(served: Path, instance: dg.DagsterInstance) -> None:
     loaded = load_package(releases.artefact_path(home.releases, live), live.digest)
     assert loaded.manifest["model_digest"] == before
     assert newest(instance, f"{line}/package")["largest_difference"] <= 1e-5  # type: ignore[operator]
+
+
+def test_compare_a_vertical_with_itself_alone(served: Path) -> None:
+    from orchestration.assets.lines import line_of
+    from orchestration.comparing import digest_of
+    from training.comparison import compare_models
+    from training.predictions import control_digest
+
+    tables, line = GEMLINE.tables(), "feed_click"
+    judged = json.loads((GEMLINE.home.releases / line / "evaluations" / f"{COLD}.json").read_text())
+    digest = judged["digest"]
+    found = compare_models(tables, line_of(GEMLINE.world, line), digest, control_digest(digest))
+    transfer = [row for row in judged["transfer"] if row["by"] == "all"]
+    assert [row for row in found.to_json()["table"] if row["by"] == "all"] == transfer
+    assert found.pairs == transfer[0]["rows"] and set(found.only.values()) == {0}
+    assert f"A = {digest[:12]} against B = alone-" in found.markdown()
+    assert (
+        digest_of(tables, line, "live")
+        == digest_of(tables, line, COLD)
+        == digest_of(tables, line, digest[:8])
+        == digest
+    )
+    same = CliRunner().invoke(main, ["compare", "live", COLD, "--world", "tiny", "--model", line])
+    assert same.exit_code == 1 and f"both are {digest[:12]}" in same.output
 
 
 def test_release_report(served: Path, instance: dg.DagsterInstance) -> None:

@@ -1,5 +1,6 @@
 """Streamed evaluation against explicit formulas: batches, resamples, ties, ids, values, requests, frequencies."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from features.errors import GemlineError
 from training import metrics, scored_rows, spill
 from training.bootstrap import UNITS, draws, units_of
 from training.evaluate import MetricRow, compare, evaluate
+from training.evaluation_text import reliability_markdown, to_json
 from training.metrics import Reason, Sample
 from training.score_histogram import ScoreHistogram, bins_of
 
@@ -220,8 +222,10 @@ def test_reliability_bins_have_equal_weight_and_the_sums_of_their_rows() -> None
 
 
 def test_one_score_is_one_reliability_bin() -> None:
-    (found,) = whole(evaluate(log().assign(prediction=0.3), 1, 5)).reliability
+    table = evaluate(log().assign(prediction=0.3), 1, 5)
+    (found,) = whole(table).reliability
     assert (found.predicted, found.rows) == (pytest.approx(0.3), 3000)
+    assert len(reliability_markdown(table).splitlines()) == 3, "the table holds all rows of the task, no surface"
 
 
 def test_rows_without_a_value_have_no_value_weighted_metric() -> None:
@@ -231,6 +235,29 @@ def test_rows_without_a_value_have_no_value_weighted_metric() -> None:
     rows.loc[rows["surface"] == "feed", "value"] = np.nan
     feed = next(row for row in evaluate(rows, 1, 5) if row.value == "feed")
     assert feed.status == "ok" and feed.estimates["value_ne"].value.reason is Reason.NO_VALUE
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_a_day_of_one_class_is_undefined_in_every_number_that_needs_two(label: float) -> None:
+    """B18: counts and reasons, never 0, 0.5 or NaN; the surface with both classes keeps its values."""
+    rows = log()
+    rows.loc[rows["surface"] == "story", "label"] = label
+    rows["prediction_b"] = rows["prediction"]
+    for measure in (evaluate, compare):
+        feed, story = (row for row in measure(rows, 1, 20) if row.by == "surface")
+        assert feed.status == "ok" and all(found.value.defined for found in feed.estimates.values())
+        assert story.status == "undefined (one class)" and story.counts.rows > 0 and story.reliability == ()
+        json.dumps(to_json([story]), allow_nan=False)
+        reasons = {name: str(found.value.reason) for name, found in story.estimates.items() if not found.value.defined}
+        expected = {"ne": "one class", "auc": "one class", "value_ne": "one class"}
+        expected |= {"gauc": "no group with both classes", "gauc_request": "no group with both classes"}
+        expected |= {} if label else {"calibration": "no positives", "value_calibration": "no positives"}
+        if measure is evaluate:
+            assert reasons == expected
+            assert story.estimates["log_loss"].interval is not None
+        else:
+            assert {"ne_a", "ne_difference", "ne_ratio", "auc_difference", "gauc_difference"} <= reasons.keys()
+            assert story.estimates["log_loss_difference"].value.number == 0
 
 
 def test_a_lone_positive_and_a_lone_user_have_no_interval() -> None:
