@@ -93,11 +93,7 @@ def evaluate(
     Raises:
         GemlineError: a column is missing, a pair is there twice, or a label or weight is malformed.
     """
-
-    def measured(view: SliceView, names: tuple[str, ...]) -> dict[str, Estimate]:
-        return view.estimates(names)
-
-    return _table(rows, ("prediction",), n_min, resamples, seed, expected, day, measured)
+    return _table(rows, ("prediction",), n_min, resamples, seed, expected, day, SliceView.estimates)
 
 
 def compare(rows: Rows, n_min: int, resamples: int = RESAMPLES, seed: int = 0, day: str = "ds") -> list[MetricRow]:
@@ -113,15 +109,17 @@ def compare(rows: Rows, n_min: int, resamples: int = RESAMPLES, seed: int = 0, d
     Returns:
         Slices as of `evaluate`; NE of both, differences A minus B, and the ratio of NE, A over B.
     """
-
-    def measured(view: SliceView, names: tuple[str, ...]) -> dict[str, Estimate]:
-        return view.comparison(names)
-
-    return _table(rows, ("prediction", "prediction_b"), n_min, resamples, seed, (), day, measured)
+    return _table(rows, ("prediction", "prediction_b"), n_min, resamples, seed, (), day, SliceView.comparison)
 
 
 def as_served(
-    rows: pd.DataFrame, last_day: str, days: int, n_min: int, resamples: int = RESAMPLES, day: str = "ds"
+    rows: pd.DataFrame,
+    last_day: str,
+    days: int,
+    n_min: int,
+    resamples: int = RESAMPLES,
+    expected: Iterable[str] = (),
+    day: str = "ds",
 ) -> list[MetricRow]:
     """Predictions made before training on their pairs, pooled over the `days` days up to `last_day`.
 
@@ -131,6 +129,7 @@ def as_served(
         days: how many days count, `last_day` included.
         n_min: positives below which a slice is insufficient.
         resamples: bootstrap resamples of users.
+        expected: tasks that are shown even when no row is of them.
         day: what places a row: `ds`, the day of the impression, or `label_ds`, the day its label was known.
 
     Raises:
@@ -138,7 +137,8 @@ def as_served(
     """
     if day not in rows:
         raise GemlineError(f"evaluation rows lack {day}; they hold {', '.join(map(str, rows.columns))}")
-    return evaluate(rows[rows[day].between(shift(last_day, 1 - days), last_day)], n_min, resamples, day=day)
+    window = rows[rows[day].between(shift(last_day, 1 - days), last_day)]
+    return evaluate(window, n_min, resamples, expected=expected, day=day)
 
 
 def sample_of(rows: pd.DataFrame, prediction: str = "prediction") -> Sample:
@@ -207,7 +207,7 @@ def _table(
         adder = Adder(ranks, sizes, len(coder.days.names), resamples, seed)
         for part in spill.parts(most_units(max(sizes))):
             adder.add(part)
-    names = tuple(name for name in METRICS if _NEEDS.get(name, "task") in {*coder.columns, "task"})
+    names = tuple(name for name in METRICS if name not in _NEEDS or _NEEDS[name] in coder.columns)
     found = [_absent(task) for task in expected if task not in coder.tasks.names]
     for dimension, sums, sides in zip(coder.dimensions, adder.sums, ranks, strict=True):
         if dimension.by == DAY and len({value for _, value in dimension.slices}) == 1:

@@ -116,8 +116,8 @@ def judge(tables: "Tables", line: Line, ds: str, digest: str, look_back: int) ->
     n_min = world.min_positives
     return Judgement(
         decision=gate.decide(gates[-1], line.judged, n_min, earlier=earlier),
-        served=evaluate.as_served(served, ds, 1, n_min, day=DUE),
-        pooled=evaluate.evaluate(served, n_min, day=DUE),
+        served=evaluate.as_served(served, ds, 1, n_min, expected=line.tasks, day=DUE),
+        pooled=evaluate.evaluate(served, n_min, expected=line.tasks, day=DUE),
         against_popularity=_against_popularity(line, pairs, served, look_back, n_min),
         transfer=_against_alone(given, chain, recent, served, n_min) if line.name != GEM else [],
     )

@@ -102,10 +102,11 @@ class Coder:
         found["value"] = np.where(np.isfinite(value) & (value > 0), value, 0.0)
 
     def _units(self, found: NDArray[np.void]) -> NDArray[np.uint16]:
-        user, request = ((found["known"] & (1 << bit)) > 0 for bit in (0, 1))
+        user, request, impression = (known(found, name) for name in _IDS)
         ids = np.where(user, found["user_id"], found["request_id"])
-        nobody = ~user & ~request
-        ids[nobody] = self._rows + np.flatnonzero(nobody)
+        alone = ~user & ~request
+        rows = self._rows + np.arange(len(found))
+        ids[alone] = np.where(impression, found["impression_id"], rows)[alone]
         self._rows += len(found)
         # another seed for each kind of id: user 7 and request 7 have nothing in common
         kinds = np.where(user, 0, np.where(request, _REQUEST, _ROW))
