@@ -6,8 +6,8 @@ tasks' log-losses is minus the exact log-likelihood of the whole path. A ranking
     p(purchase) = p(click) p(cart | click) p(purchase | cart)
 
 which is never above p(click). Source: Ma et al., "Entire Space Multi-Task Model", SIGIR 2018; there the product is
-trained, here its factors are, which is the same likelihood with every factor calibrated by itself. Which ancestors there
-are depends on the surface: where none exists the task is direct and its logit already is the answer.
+trained, here its factors are, which is the same likelihood with every factor calibrated by itself. Which ancestors
+there are depends on the surface: where none exists the task is direct and its logit already is the answer.
 """
 
 import torch
