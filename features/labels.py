@@ -10,22 +10,28 @@ day means the same on every day.
   arrives later is a late outcome: it changes no label.
 - With `credit` first or last, one outcome goes to the earliest or latest of the impressions for which it
   counts.
-- A task with a parent exists only where the parent's label is 1, as known on the pair's `label_ds`.
+- A task with a parent exists only where the parent's label is 1, as known on the pair's `label_ds`; on a surface
+  without the parent, where the nearest ancestor's is; without any ancestor on the surface, everywhere (`Log.branches`).
+- A shorter window of a task is labelled as a task of its own, apart from the credit: who gets an outcome is decided by
+  the longest window, so a positive of a short window is one of the long window, unless a rival's parent became known
+  only after the short one's `label_ds`.
 - `weight` undoes the sampling: 1 for an impression with a positive of a primary task known by `label_ds`
   (such rows are always kept), else 1 / keep_rate.
 
 Nothing depends on which days are asked together: a range gives what its days give one by one.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from features.days import day_bounds, shift
 from features.instants import instant, later, local_day
+from features.transform.funnel import parent_on
 from features.worlds.schema import Task, World
 
 if TYPE_CHECKING:
@@ -50,9 +56,39 @@ class Log:
     impressions: "DataFrame"
     outcomes: "DataFrame"
 
-    def task(self, name: str) -> Task:
-        """Task by name."""
-        return next(task for task in self.world.tasks if task.name == name)
+    @cached_property
+    def branches(self) -> dict[str, list[Task]]:
+        """Head -> a copy of it for each set of surfaces on which its ancestors are the same, with its parent there."""
+        heads, found = self.world.heads, {}
+        for head in heads:
+            where: dict[tuple[str, ...], list[str]] = {}
+            for surface in head.surfaces or self.world.surface_names:
+                where.setdefault(_ancestors(heads, head, surface), []).append(surface)
+            found[head.name] = [
+                head.model_copy(update={"parent": next(iter(path), None), "surfaces": tuple(surfaces)})
+                for path, surfaces in where.items()
+            ]
+        return found
+
+    @property
+    def all_branches(self) -> list[Task]:
+        """Branches of all heads."""
+        return [branch for branches in self.branches.values() for branch in branches]
+
+    def parent(self, branch: Task) -> Task | None:
+        """The branch of the parent on the surfaces of a branch; None where it is direct."""
+        if branch.parent is None:
+            return None
+        return next(one for one in self.branches[branch.parent] if branch.surfaces[0] in one.surfaces)
+
+
+def _ancestors(heads: Sequence[Task], head: Task, surface: str) -> tuple[str, ...]:
+    """Names of a head's ancestors on a surface, nearest first."""
+    path, above = [], parent_on(heads, head.name, surface)
+    while above is not None:
+        path.append(above)
+        above = parent_on(heads, above, surface)
+    return tuple(path)
 
 
 def labels(spark: "SparkSession", world: World, days: Sequence[str], tables: "Tables") -> "DataFrame":
@@ -81,7 +117,7 @@ def labels_of(log: Log, days: Sequence[str]) -> "DataFrame":
         ds, impression_id, task, label (0 or 1), weight, label_ds.
     """
     primary = primary_positives(log, log.impressions.where(_any_due(log, days)))
-    parts = [_task_labels(log, task, days) for task in log.world.tasks]
+    parts = [_task_labels(log, task, days) for task in log.all_branches]
     pairs = reduce(lambda left, right: left.unionByName(right), parts)
     joined = pairs.join(primary, ["impression_id"], "left")
     sure = F.col("primary_known") <= F.col("label_ds")
@@ -91,11 +127,11 @@ def labels_of(log: Log, days: Sequence[str]) -> "DataFrame":
 
 def due_counts(log: Log, days: Sequence[str]) -> dict[tuple[str, str], int]:
     """(label day, task) -> number of due pairs; absent where there are none."""
-    counts = {}
-    for task in log.world.tasks:
+    counts: Counter[tuple[str, str]] = Counter()
+    for task in log.all_branches:
         for row in _due(log, task, days).groupBy("label_ds").count().collect():
-            counts[(row["label_ds"], task.name)] = row["count"]
-    return counts
+            counts[row["label_ds"], task.name] += row["count"]
+    return dict(counts)
 
 
 def look_back(task: Task) -> int | None:
@@ -123,7 +159,7 @@ def _log(world: World, days: Sequence[str], tables: "Tables") -> Log:
 
 def reach(world: World) -> int | None:
     """Days back from a label day to the oldest impression that can matter, rivals for credit included."""
-    backs = [look_back(task) for task in world.tasks]
+    backs = [look_back(head) for head in world.heads]
     known = [back for back in backs if back is not None]
     return None if len(known) < len(backs) else 2 * max(known)
 
@@ -145,7 +181,7 @@ def _candidates(log: Log, task: Task, days: Sequence[str]) -> "DataFrame":
 
 def _timed(log: Log, task: Task, impressions: "DataFrame") -> "DataFrame":
     """Impressions on which a task exists apart from its parent, with its `last_instant` and `label_ds`."""
-    if task.surfaces:
+    if set(task.surfaces) != set(log.world.surface_names):
         impressions = impressions.where(F.col("surface").isin(list(task.surfaces)))
     closes = [later(_last_instant(link), link.lag) for link in _chain(log, task)]
     due = F.greatest(*closes) if len(closes) > 1 else closes[0]
@@ -157,8 +193,8 @@ def _timed(log: Log, task: Task, impressions: "DataFrame") -> "DataFrame":
 
 def _chain(log: Log, task: Task) -> list[Task]:
     links = [task]
-    while links[-1].parent is not None:
-        links.append(log.task(links[-1].parent))
+    while (above := log.parent(links[-1])) is not None:
+        links.append(above)
     return links
 
 
@@ -175,15 +211,15 @@ def _may_be_due(log: Log, task: Task, days: Sequence[str]) -> "Column":
 
 def _any_due(log: Log, days: Sequence[str]) -> "Column":
     """A bound on stored columns for the impressions of which any task may be due."""
-    return reduce(lambda left, right: left | right, [_may_be_due(log, task, days) for task in log.world.tasks])
+    return reduce(lambda left, right: left | right, [_may_be_due(log, task, days) for task in log.all_branches])
 
 
 def _due(log: Log, task: Task, days: Sequence[str]) -> "DataFrame":
     """Due pairs of a task, before they get a label."""
     due = _candidates(log, task, days)
-    if task.parent is None:
+    if (above := log.parent(task)) is None:
         return due
-    known = _known_days(log, log.task(task.parent), due).withColumnRenamed("known_ds", "parent_ds")
+    known = _known_days(log, above, due).withColumnRenamed("known_ds", "parent_ds")
     return due.join(known, "impression_id").where("parent_ds <= label_ds").drop("parent_ds")
 
 
@@ -220,9 +256,9 @@ def _known_days(log: Log, task: Task, wanted: "DataFrame", *, only_due: bool = F
 def _of_task(log: Log, task: Task, wanted: "DataFrame") -> "DataFrame":
     """The same impressions under another task: its own window, due day and parent."""
     own = _timed(log, task, wanted)
-    if task.parent is None:
+    if (above := log.parent(task)) is None:
         return own
-    known = _known_days(log, log.task(task.parent), own).withColumnRenamed("known_ds", "parent_ds")
+    known = _known_days(log, above, own).withColumnRenamed("known_ds", "parent_ds")
     return own.join(known, "impression_id").where("parent_ds <= label_ds").drop("parent_ds")
 
 
@@ -241,22 +277,27 @@ def _claims(log: Log, task: Task, impressions: "DataFrame") -> "DataFrame":
 
 def _without_rivals(log: Log, task: Task, claims: "DataFrame") -> "DataFrame":
     """Claims whose outcome goes to no other impression, by what was known on the claim's `label_ds`."""
-    match: list[str] = list(task.match)
-    keys = [*match, "event_ts"]
-    rivals = _timed(log, task, log.impressions)
-    rivals = rivals.join(claims.select(*match).distinct(), match, "left_semi")
-    if task.parent is None:
-        rivals = rivals.withColumn("exists_ds", F.lit(""))
-    else:
-        known = _known_days(log, log.task(task.parent), rivals).withColumnRenamed("known_ds", "exists_ds")
-        rivals = rivals.join(known, "impression_id")
-    rivals = _claims(log, task, rivals).where("exists_ds <= label_ds")
+    keys: list[str] = [*task.match, "event_ts"]
     place = F.struct("request_ts", "impression_id")
-    rivals = rivals.select(*keys, place.alias("rival"), "exists_ds")
+    parts = [_rivals(log, branch, claims) for branch in log.branches[log.world.served(task.name).name]]
+    rivals = reduce(lambda left, right: left.unionByName(right), parts)
     ahead = F.col("rival") > place if task.credit == "last" else F.col("rival") < place
     contested = claims.join(rivals, keys).where(ahead & (F.col("exists_ds") <= F.col("label_ds")))
     lost = contested.select("impression_id", *keys).distinct()
     return claims.join(lost, ["impression_id", *keys], "left_anti")
+
+
+def _rivals(log: Log, task: Task, claims: "DataFrame") -> "DataFrame":
+    """Claims of all impressions to the outcomes of `claims`: match, event_ts, rival (its place), exists_ds."""
+    match: list[str] = list(task.match)
+    shown = _timed(log, task, log.impressions).join(claims.select(*match).distinct(), match, "left_semi")
+    if (above := log.parent(task)) is None:
+        shown = shown.withColumn("exists_ds", F.lit(""))
+    else:
+        known = _known_days(log, above, shown).withColumnRenamed("known_ds", "exists_ds")
+        shown = shown.join(known, "impression_id")
+    found = _claims(log, task, shown).where("exists_ds <= label_ds")
+    return found.select(*match, "event_ts", F.struct("request_ts", "impression_id").alias("rival"), "exists_ds")
 
 
 def primary_positives(log: Log, wanted: "DataFrame | None" = None) -> "DataFrame":
@@ -267,6 +308,6 @@ def primary_positives(log: Log, wanted: "DataFrame | None" = None) -> "DataFrame
         wanted: of which impressions; of all when not given.
     """
     shown = log.impressions if wanted is None else wanted
-    parts = [_known_days(log, task, shown) for task in log.world.primary_tasks]
+    parts = [_known_days(log, branch, shown) for task in log.world.primary_tasks for branch in log.branches[task.name]]
     known = reduce(lambda left, right: left.unionByName(right), parts)
     return known.groupBy("impression_id").agg(F.min("known_ds").alias("primary_known"))

@@ -105,7 +105,7 @@ def schema_of(world: World, history_length: int = 200) -> FeatureSchema:
         tables=dict(world.tables),
         surfaces=world.surface_names,
         event_types=world.event_types,
-        tasks=tuple(TaskSpec(task.name, task.primary, task.parent, task.surfaces) for task in world.tasks),
+        tasks=tuple(TaskSpec(head.name, head.primary, head.parent, head.surfaces) for head in world.heads),
         content=tuple(Content(entry.name, entry.width, _side(entry.name, shared)) for entry in world.embeddings),
     )
 

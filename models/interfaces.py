@@ -80,6 +80,7 @@ class Schema(Protocol):
     def dense_width(self) -> int: ...  # noqa: D102
     @property
     def content(self) -> Sequence[VectorInput]: ...  # noqa: D102
+    def parent_on(self, task: str, surface: str) -> str | None: ...  # noqa: D102
 
 
 class Inputs(Protocol):

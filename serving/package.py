@@ -7,6 +7,7 @@ probabilities again; when they differ, transform or model are not those that wer
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from features.transform.histories import HistoryCut, HistoryStore
 from features.transform.schema import FeatureSchema
 from features.transform.transfer import SOURCES, MemoryStore, Precomputed, Transfer, build_transfer
 from models import artefact
+from models.gem.funnel import parents, unconditional
 from models.vertical.config import VerticalConfig
 from models.vertical.model import VerticalModel
 
@@ -83,9 +85,19 @@ class ServedModel:
 
     @torch.no_grad()
     def score(self, batch: Batch, transfer: Transfer) -> np.ndarray:
-        """Probabilities in the full log, float64 [B, T]."""
+        """Probabilities in the full log, float64 [B, T]: of a post-click task given its parent, as it was trained."""
         given: np.ndarray = self.model(batch, transfer).served.double().sigmoid().numpy()
         return given
+
+    @cached_property
+    def parents(self) -> Tensor:
+        """Index of each task's parent by surface, see `models.gem.funnel`."""
+        return parents(self.schema)
+
+    def unconditional(self, conditional: np.ndarray, batch: Batch) -> np.ndarray:
+        """What is answered and decides: probabilities of the impressions themselves [B, T], from those of `score`."""
+        found: np.ndarray = unconditional(torch.from_numpy(conditional), batch.surface, self.parents).numpy()
+        return found
 
     def untrained(self, batch: Batch) -> dict[str, int]:
         """How many ids of each feature no training row had: they are scored by the default, as if they were missing."""

@@ -35,8 +35,8 @@ class Line:
 
 
 def gem_line(world: "World") -> Line:
-    """The foundation model: all surfaces and tasks."""
-    return _line(world, GEM, "predictions", world.surface_names, tuple(task.name for task in world.tasks), world.recipe)
+    """The foundation model: all surfaces, all tasks with all their windows."""
+    return _line(world, GEM, "predictions", world.surface_names, tuple(head.name for head in world.heads), world.recipe)
 
 
 def vertical_line(world: "World", name: str) -> Line:

@@ -5,7 +5,7 @@ would be data that no count shows.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,9 @@ from training.parallel import average_gradients, shard
 from training.plan import ModelRef
 from training.reader import Reader, Rows
 from training.recipes import Recipe
+from training.shares import HeadInput, TaskShares
 from training.walk import CANDIDATE
+from training.weights import task_factors
 
 
 @dataclass
@@ -44,6 +46,7 @@ class Trainee:
         gem: the model's mathematics; its embedding collection is sharded when there is a group.
         model: what is called: `gem`, or TorchRec's wrapper around it.
         dense: optimizer of all but the tables, whose own is fused into the backward pass.
+        factors: of the tasks' losses, see `weigh`.
     """
 
     schema: FeatureSchema
@@ -52,6 +55,12 @@ class Trainee:
     gem: Gem
     model: nn.Module
     dense: DenseOptimizer
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Weigh tasks as one whose base rates are unknown, until told."""
+        self.shares = TaskShares(self.schema.task_names)
+        self.weigh({})
 
     def tensors(self) -> dict[str, Any]:
         """Weights and optimizer state by canonical name: the tensors themselves, plain or sharded."""
@@ -74,6 +83,10 @@ class Trainee:
     def start_at(self, rates: Mapping[str, float]) -> None:
         """Start biases at base rates."""
         self.dense.change(partial(self.gem.start_at, rates))
+
+    def weigh(self, rates: Mapping[str, float]) -> None:
+        """Weigh tasks by the base rates that they started at."""
+        self.factors = task_factors(self.recipe.task_weights, rates, self.schema.task_names)
 
     def load(self, ref: ModelRef) -> None:
         """Become the model of a checkpoint that has been verified."""
@@ -108,7 +121,7 @@ def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
         where: the step's place in the walk, for the message of an error.
 
     Returns:
-        The loss of the global batch before the step: over tasks, the sum of their mean log-losses.
+        The loss of the global batch before the step: over tasks, the weighted sum of their mean log-losses.
 
     Raises:
         NonFinite: the loss or the dense gradient is not finite; tables may have moved, so the run must end.
@@ -119,13 +132,19 @@ def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
 
 
 def _step(trainee: Trainee, batch: Batch, where: str) -> float:
-    compute = trainee.compute
-    losses = gem_loss(trainee.model(batch), batch, trainee.schema)
+    compute, shares = trainee.compute, trainee.shares
+    with HeadInput(trainee.gem.heads) as trunk:
+        logits = trainee.model(batch)
+    losses = gem_loss(logits, batch, trainee.schema, trainee.factors)
     loss_sum, count = summed(torch.stack([losses.loss_sum.detach(), losses.count]), compute)
-    loss = float((loss_sum / torch.where(count > 0, count, 1.0)).sum())
+    by_task = (loss_sum / torch.where(count > 0, count, 1.0)).tolist()
+    loss = sum(by_task)
     if not np.isfinite(loss):
-        by_task = dict(zip(trainee.schema.task_names, loss_sum.tolist(), strict=True))
-        raise NonFinite(f"{where}: the loss is {loss} (sums by task: {by_task}); {mend()}")
+        named = dict(zip(trainee.schema.task_names, loss_sum.tolist(), strict=True))
+        raise NonFinite(f"{where}: the loss is {loss} (sums by task: {named}); {mend()}")
+    shares.add(by_task)
+    if shares.gradient is None:
+        shares.gradient = trunk.gradient_norms(losses.means(count), compute)
     trainee.gem.count_touches(batch)
     # Gradients are averaged over ranks, both by TorchRec and below; the factor makes their average a sum.
     (losses.total(count) * compute.world).backward()
@@ -139,6 +158,7 @@ def _step(trainee: Trainee, batch: Batch, where: str) -> float:
 def train_on(trainee: Trainee, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
     """Train on each row once; yields the loss of every global batch."""
     recipe = trainee.recipe
+    trainee.shares.begin()
     parts = reader.batches(rows, trainee.schema, recipe.batch_size, trainee.compute.share, recipe.cut)
     for step, (_, batch) in enumerate(parts):
         yield train_step(trainee, batch.to(trainee.compute.device), f"{where}, step {step}")

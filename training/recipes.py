@@ -18,6 +18,9 @@ from models.vertical.config import VerticalConfig
 MODELS: dict[str, type[GemConfig] | type[VerticalConfig]] = {"gem": GemConfig, "vertical": VerticalConfig}
 """Kinds of models and what their sizes are said in."""
 
+TASK_WEIGHTS = ("equal", "entropy")
+"""Rules that `Recipe.task_weights` may name."""
+
 
 def cut_of(model: GemConfig | VerticalConfig) -> HistoryCut:
     """Which events of a history a model of these sizes reads; a vertical's have no quotas."""
@@ -48,6 +51,8 @@ class Recipe:
         average: share of the running average of dense weights that a step keeps, see `training.optim`; 0: the last
             step's weights alone.
         distill_weight: of the auxiliary head's loss beside the labels' (verticals).
+        task_weights: of the tasks' mean log-losses: "equal", "entropy" (each divided by the entropy of its base rate at
+            the start, see `training.weights`), or factors by task, 1 where left out.
     """
 
     name: str
@@ -64,6 +69,7 @@ class Recipe:
     warmup_steps: int = 20
     average: float = 0.99
     distill_weight: float = 1.0
+    task_weights: str | Mapping[str, float] = "equal"
 
     def __post_init__(self) -> None:
         """Refuse values that cannot train.
@@ -78,8 +84,19 @@ class Recipe:
             raise RecipeError(f"recipe {self.name}: warmup_steps, weight_decay and distill_weight must not be negative")
         if not 0 <= self.average < 1:
             raise RecipeError(f"recipe {self.name}: average is {self.average}; it must be in [0, 1)")
+        self._check_task_weights()
         if self.kind not in MODELS or not isinstance(self.model, MODELS[self.kind]):
             raise RecipeError(f"recipe {self.name}: kind '{self.kind}' with a {type(self.model).__name__}")
+
+    def _check_task_weights(self) -> None:
+        given = self.task_weights
+        if isinstance(given, str):
+            if given not in TASK_WEIGHTS:
+                raise RecipeError(
+                    f"recipe {self.name}: task_weights is '{given}'; give one of {TASK_WEIGHTS}, or factors by task"
+                )
+        elif wrong := sorted(task for task, factor in given.items() if not 0 <= factor < float("inf")):
+            raise RecipeError(f"recipe {self.name}: task_weights of {wrong} must be finite and not negative")
 
     @property
     def cut(self) -> HistoryCut:

@@ -54,7 +54,7 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
     trainee = learner.build(plan, compute)
     if plan.parent:
         trainee.load(plan.parent)
-    walked = walk(trainee, reader, plan.walk, predictions, parent["started"] if parent else (), say)
+    walked = walk(trainee, reader, plan.walk, predictions, parent["base_rates"] if parent else {}, say)
     gate = reader.gate(plan.partition)
     for role, given in trainee.scores(reader, gate).items():
         predictions.add(plan.partition, role, gate, given, walked.started)
@@ -144,6 +144,7 @@ def _manifest(
             "world_size": compute.world,
             "device": compute.device.type,
             "generation": _generation(plan),
+            "base_rates": walked.rates,
         },
         sources=sources_hash(),
         consumed=_consumed(plan, walked, last),
@@ -159,6 +160,7 @@ def _manifest(
         "parent": None if plan.parent is None else {"path": plan.parent.path, "digest": plan.parent.digest},
         "position": last,
         "started": sorted(walked.started),
+        "base_rates": walked.rates,
         "generation": _generation(plan),
         "world_size": compute.world,
         "metrics": _metrics(walked, tensors),

@@ -16,6 +16,7 @@ import pyarrow as pa
 from features.transform.schema import FeatureSchema
 from training.metrics import Sample, normalized_entropy
 from training.reader import Reader, Rows
+from training.shares import TaskShares
 
 Say = Callable[[str], None]
 SCHEMA = pa.schema(
@@ -49,6 +50,13 @@ class Trainee(Protocol):
 
     def start_at(self, rates: Mapping[str, float]) -> None:
         """Start tasks at base rates of the full log."""
+
+    def weigh(self, rates: Mapping[str, float]) -> None:
+        """Weigh tasks by the base rates that they started at, in this walk or before it."""
+
+    @property
+    def shares(self) -> TaskShares:
+        """Of the last call of `train_on`."""
 
 
 @dataclass
@@ -104,14 +112,20 @@ class Walked:
     """What a walk did, for the manifest and the reports.
 
     Attributes:
-        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined).
+        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined), and the tasks' shares
+            of the loss and of the trunk's gradient.
         consumed_examples: days whose examples were trained on.
-        started: tasks whose heads have met a label, in this walk or before it.
+        rates: base rate that each task started at, in this walk or before it.
     """
 
     days: dict[str, dict[str, Any]] = field(default_factory=dict)
     consumed_examples: set[str] = field(default_factory=set)
-    started: set[str] = field(default_factory=set)
+    rates: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def started(self) -> set[str]:
+        """Tasks whose heads have met a label."""
+        return set(self.rates)
 
 
 def walk(
@@ -119,7 +133,7 @@ def walk(
     reader: Reader,
     days: Collection[str],
     predictions: Predictions,
-    started: Collection[str],
+    rates: Mapping[str, float],
     say: Say,
 ) -> Walked:
     """Walk label days in order, scoring each before training on it.
@@ -129,28 +143,30 @@ def walk(
         reader: gives the rows.
         days: label days.
         predictions: gets a row for every scored example and task.
-        started: tasks whose heads have met labels before; the biases of others start at their first labels' rates.
+        rates: base rates of tasks that have met labels before; others start at the rates of their first labels.
         say: told one line a day.
     """
-    walked = Walked(started=set(started))
+    walked = Walked(rates=dict(rates))
     for number, day in enumerate(days, start=1):
         today = reader.examples(day)
         for role, given in trainee.scores(reader, today).items():
             predictions.add(day, role, today, given, walked.started)
         due = reader.labelled(day)
-        walked.started |= start_biases(trainee, due, walked.started)
+        walked.rates |= start_biases(trainee, due, walked.rates)
+        trainee.weigh(walked.rates)
         losses = list(trainee.train_on(reader, due, f"walk {day}"))
         walked.consumed_examples |= {_iso(ordinal) for ordinal in np.unique(due.day)}
         walked.days[day] = _summary(predictions.as_served(due), len(today), len(due), losses)
+        walked.days[day]["shares"] = trainee.shares.report()
         say(f"walk {number}/{len(days)} {day}: {_line(walked.days[day])}")
     return walked
 
 
-def start_biases(trainee: Trainee, due: Rows, started: Collection[str]) -> set[str]:
+def start_biases(trainee: Trainee, due: Rows, started: Collection[str]) -> dict[str, float]:
     """Start each task at the base rate of the first labels that hold both classes, before training on them.
 
     Returns:
-        The tasks that were started now.
+        The rates of the tasks that were started now.
     """
     assert due.labels is not None
     rates = {}
@@ -160,7 +176,7 @@ def start_biases(trainee: Trainee, due: Rows, started: Collection[str]) -> set[s
         if task not in started and 0 < positive < weight.sum():
             rates[task] = positive / float(weight.sum())
     trainee.start_at(rates)
-    return set(rates)
+    return rates
 
 
 def _summary(samples: dict[str, Sample], scored: int, trained: int, losses: list[float]) -> dict[str, Any]:

@@ -35,11 +35,12 @@ class Gem:
         torch.set_num_threads(threads())
         with deterministic():
             trainee = build(dataset.files.schema, recipe(self.recipe, self.overrides), seed, Compute.alone())
-            reader, started = dataset.reader_of(seed), set[str]()
+            reader, rates = dataset.reader_of(seed), dict[str, float]()
             rows_of = dataset.training_days(seed)
             for day in dataset.days:
                 rows = rows_of(day)
-                started |= start_biases(trainee, rows, started)
+                rates |= start_biases(trainee, rows, rates)
+                trainee.weigh(rates)
                 for _ in train_on(trainee, reader, rows, day):
                     pass
             found = score(trainee, reader, dataset.judged)[:, 0]

@@ -103,7 +103,7 @@ def _labels(world: World) -> "list[Expectation]":
     return [
         gxe.ExpectColumnValuesToBeInSet(column="label", value_set=[0.0, 1.0]),
         gxe.ExpectColumnValuesToNotBeNull(column="label"),
-        gxe.ExpectColumnValuesToBeInSet(column="task", value_set=[task.name for task in world.tasks]),
+        gxe.ExpectColumnValuesToBeInSet(column="task", value_set=[head.name for head in world.heads]),
         gxe.ExpectColumnValuesToBeBetween(column="weight", min_value=1.0),
         gxe.ExpectColumnValuesToNotBeNull(column="weight"),
     ]
@@ -115,7 +115,7 @@ def _predictions(world: World) -> "list[Expectation]":
     return [
         gxe.ExpectColumnValuesToNotBeNull(column="prediction"),
         gxe.ExpectColumnValuesToBeBetween(column="prediction", min_value=0.0, max_value=1.0),
-        gxe.ExpectColumnValuesToBeInSet(column="task", value_set=[task.name for task in world.tasks]),
+        gxe.ExpectColumnValuesToBeInSet(column="task", value_set=[head.name for head in world.heads]),
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from features.errors import GemlineError
+from features.transform.funnel import parent_on, require_no_ring
 
 DenseKind = Literal["count", "value", "ratio", "age"]
 Side = Literal["request", "candidate"]
@@ -76,7 +77,10 @@ class History:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Something to predict; `surfaces` empty means everywhere."""
+    """Something to predict; `surfaces` empty means everywhere.
+
+    Where `parent` exists, it is predicted given that the parent's label is 1 (`FeatureSchema.parent_on`).
+    """
 
     name: str
     primary: bool = False
@@ -172,6 +176,10 @@ class FeatureSchema:
                 raise SchemaError(
                     f"task {task.name}: surfaces {sorted(set(task.surfaces) - set(self.surfaces))} unknown"
                 )
+        try:
+            require_no_ring(self.tasks)
+        except ValueError as error:
+            raise SchemaError(str(error)) from None
 
     def categorical_of(self, name: str) -> Categorical:
         """The categorical feature of that name.
@@ -208,6 +216,8 @@ class FeatureSchema:
     def part(self, surfaces: tuple[str, ...], tasks: tuple[str, ...]) -> "FeatureSchema":
         """The same inputs for some surfaces and tasks; a parent task outside of the part is forgotten.
 
+        A parent that exists on none of these surfaces is replaced by its own.
+
         Raises:
             SchemaError: a surface or task that this schema does not have.
         """
@@ -217,8 +227,20 @@ class FeatureSchema:
         for task in self.tasks:
             where = tuple(name for name in task.surfaces if name in surfaces)
             if task.name in tasks and (where or not task.surfaces):
-                kept.append(replace(task, surfaces=where, parent=task.parent if task.parent in tasks else None))
+                parent = self._parent_in(task, surfaces)
+                kept.append(replace(task, surfaces=where, parent=parent if parent in tasks else None))
         return replace(self, surfaces=surfaces, tasks=tuple(kept))
+
+    def _parent_in(self, task: TaskSpec, surfaces: tuple[str, ...]) -> str | None:
+        """The nearest ancestor that exists on any of the surfaces."""
+        known, parent = {entry.name: entry for entry in self.tasks}, task.parent
+        while parent is not None and known[parent].surfaces and not set(known[parent].surfaces) & set(surfaces):
+            parent = known[parent].parent
+        return parent
+
+    def parent_on(self, task: str, surface: str) -> str | None:
+        """The task whose label has to be 1 for `task` to exist on a surface; None where it is direct."""
+        return parent_on(self.tasks, task, surface)
 
     def without(self, columns: Container[str]) -> "FeatureSchema":
         """The same without some categorical features; none of them may be a history field's candidate."""

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from features.days import day_range
 from features.errors import GemlineError
+from features.transform.funnel import parent_on, require_no_ring
+from features.worlds.windows import heads_of, require_names, require_windows
 
 Day = str
 DAY_PATTERN = r"^\d{4}-\d{2}-\d{2}$"
@@ -54,6 +56,9 @@ class Task(Strict):
         description="columns that an outcome shares with its impression"
     )
     window: timedelta | None = Field(default=None, description="how long after request_ts an outcome counts (ISO 8601)")
+    shorter: tuple[timedelta, ...] = Field(
+        default=(), description="further windows of the same event, increasing: each an auxiliary head of GEM's"
+    )
     window_column: Literal["window_end"] | None = Field(
         default=None, description="instead of `window`: the impression's column that holds the window's end, exclusive"
     )
@@ -65,13 +70,16 @@ class Task(Strict):
     )
     lag: timedelta = Field(default=timedelta(0), description="outcomes arrive at most this late")
     surfaces: tuple[str, ...] = Field(default=(), description="where the task exists; empty: everywhere")
-    parent: str | None = Field(default=None, description="exists only where this task's label is 1")
+    parent: str | None = Field(
+        default=None, description="exists only where this task's label is 1; direct on surfaces without it"
+    )
     primary: bool = Field(default=False, description="decides sampling and vetoes releases")
 
     @model_validator(mode="after")
     def _one_window(self) -> "Task":
         if (self.window is None) == (self.window_column is None):
             raise ValueError(f"task {self.name}: give exactly one of `window` and `window_column`")
+        require_windows(self)
         return self
 
 
@@ -244,13 +252,36 @@ class World(Strict):
                 raise ValueError(f"task {task.name}: parent '{task.parent}' is no task")
             if task.event not in self.event_types:
                 raise ValueError(f"task {task.name}: event '{task.event}' is not in event_types")
+            self._check_sampling(task)
+        require_names(self.tasks)
+        require_no_ring(self.tasks)
         names = [vertical.name for vertical in self.verticals]
         if len(set(names)) < len(names) or GEM in names:
             raise ValueError("verticals: each needs a name of its own, and `gem` is taken")
         for vertical in self.verticals:
             if set(vertical.surfaces) - surfaces or set(vertical.tasks) - tasks:
                 raise ValueError(f"vertical {vertical.name}: unknown surface or task")
+            self._check_path(vertical)
             self._check_exclusion(vertical)
+
+    def _check_sampling(self, task: Task) -> None:
+        """When a short window closes, nobody knows yet which rows the long one's positives keep in the sample."""
+        sampled = [name for name in task.surfaces or self.surface_names if self.keep_rate(name) < 1]
+        if task.primary and task.shorter and sampled:
+            raise ValueError(
+                f"task {task.name}: it decides which rows of {sampled} are kept, which its `shorter` windows cannot "
+                "know; give these surfaces keep_rate 1, or make a shorter task primary"
+            )
+
+    def _check_path(self, vertical: Vertical) -> None:
+        """What is served is the product along a task's ancestors, so a vertical predicts these, too."""
+        for task in [task for task in self.tasks if task.name in vertical.tasks]:
+            own = [surface for surface in vertical.surfaces if not task.surfaces or surface in task.surfaces]
+            if above := {self.parent_on(task.name, surface) for surface in own} - {None, *vertical.tasks}:
+                raise ValueError(
+                    f"vertical {vertical.name}: task {task.name} follows {sorted(map(str, above))}; list that "
+                    "task, too, since its probability is a factor of what is served"
+                )
 
     def _check_exclusion(self, vertical: Vertical) -> None:
         names = {feature.name for feature in self.categorical}
@@ -322,6 +353,19 @@ class World(Strict):
     def primary_tasks(self) -> tuple[Task, ...]:
         """Tasks that decide sampling and releases."""
         return tuple(task for task in self.tasks if task.primary)
+
+    @property
+    def heads(self) -> tuple[Task, ...]:
+        """All that GEM predicts, in the order of its logits: each task, then its shorter windows."""
+        return tuple(head for task in self.tasks for head in heads_of(task))
+
+    def served(self, head: str) -> Task:
+        """The task of which a head is one of the windows; of a task, itself."""
+        return next(task for task in self.tasks for entry in heads_of(task) if entry.name == head)
+
+    def parent_on(self, task: str, surface: str) -> str | None:
+        """The task whose label has to be 1 for `task` to exist on a surface; None where it is direct."""
+        return parent_on(self.tasks, task, surface)
 
     @property
     def context_columns(self) -> tuple[str, ...]:

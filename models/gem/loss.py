@@ -31,13 +31,14 @@ class TaskLosses:
     def __iter__(self) -> Iterator[Tensor]:
         return iter((self.loss_sum, self.count))
 
-    def total(self, count: Tensor | None = None) -> Tensor:
-        """Sum over tasks of loss_sum / count, 0 for a task without labels.
-
-        `count` may be the sum over ranks.
-        """
+    def means(self, count: Tensor | None = None) -> Tensor:
+        """loss_sum / count of each task [T], 0 for a task without labels; `count` may be the sum over ranks."""
         count = self.count if count is None else count
-        return (self.loss_sum / torch.where(count > 0, count, 1.0)).sum()
+        return self.loss_sum / torch.where(count > 0, count, 1.0)
+
+    def total(self, count: Tensor | None = None) -> Tensor:
+        """Sum over tasks of their `means`."""
+        return self.means(count).sum()
 
 
 def sampling_offset(keep_rate: Tensor) -> Tensor:

@@ -188,4 +188,13 @@ def model_metadata(manifest: dict[str, Any]) -> dict[str, Any]:
         "steps": metrics["steps"],
         "seconds": metrics["seconds"],
         "walk": f"{len(metrics['days'])} days",
+        **_shares(metrics["days"]),
     }
+
+
+def _shares(days: dict[str, Any]) -> dict[str, float]:
+    """Each task's share of loss and of the trunk's gradient on the last walked day with labels; the UI plots them."""
+    trained = [days[day]["shares"] for day in sorted(days) if days[day]["shares"]]
+    if not trained:
+        return {}
+    return {f"{what}_share/{task}": share for what, shares in trained[-1].items() for task, share in shares.items()}

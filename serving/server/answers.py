@@ -17,10 +17,14 @@ KNOWN: dict[tuple[bool, bool], Known] = {
 
 
 class ScoredAd(BaseModel):
-    """One candidate's probabilities."""
+    """One candidate's probabilities.
+
+    Each is of the impression itself: that of a post-click task is the product along its ancestors, so no task is
+    likelier than its parent, and tasks can be weighed against each other. `predictions` hold the factors, as labels do.
+    """
 
     ad_id: Raw = Field(description="as it was asked")
-    scores: dict[str, float | None] = Field(description="task -> probability in the full log; always finite")
+    scores: dict[str, float | None] = Field(description="task -> its own probability in the full log, always finite")
     known: Known = Field(description="which side has stored features; the other one is scored as missing, as trained")
     source: Literal["exact", "user", "none"] = Field(description="where the precomputed vector came from")
     replaced: list[str] = Field(description="tasks of which the model gave no finite number: null instead")

@@ -114,7 +114,7 @@ class Scorer:
             return self._online
 
     def _scored(self, snapshot: Snapshot, rows: Rows, known: Knowledge) -> "np.ndarray":
-        """Probabilities [B, T] of the package for rows and knowledge of its own generation."""
+        """Probabilities [B, T] of the impressions, by the package, for rows and knowledge of its own generation."""
         if known.generation != snapshot.generation:
             self.metrics.mixed.inc()
             raise GemlineError(
@@ -123,7 +123,7 @@ class Scorer:
         raw = RawInputs(rows.columns, rows.day, rows.histories, known.memory, known.precomputed)
         batch, transfer = snapshot.model.inputs(raw)
         self.metrics.observe_untrained(snapshot.model.manifest["vertical"], snapshot.model.untrained(batch))
-        return snapshot.model.score(batch, transfer)
+        return snapshot.model.unconditional(snapshot.model.score(batch, transfer), batch)
 
 
 def _ads(

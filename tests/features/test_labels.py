@@ -200,3 +200,70 @@ def test_look_back_covers_window_and_lag(world: World) -> None:
     assert look_back(buy_task) == 2
     assert look_back(buy_task.model_copy(update={"window": timedelta(days=28)})) == 30
     assert look_back(buy_task.model_copy(update={"window": None, "window_column": "window_end"})) is None
+
+
+def windowed(world: World, **fields: Any) -> World:
+    """`buy` known after 12 hours and after 3, without a click before it unless the fields say so."""
+    return changed(world, "buy", shorter=(timedelta(hours=3),), **fields)
+
+
+def test_each_window_of_a_conversion_has_its_own_labels_due_days_and_lateness(
+    spark: "SparkSession", world: World
+) -> None:
+    # Requests at noon in New York: with 6 hours of lag the short window is due that day, the long one the day after.
+    shows = [shown(ident, "2024-03-07 17:00:00", user_id=ident) for ident in range(1, 6)]
+    outcomes = [click(ident, "2024-03-07 17:05:00") | {"user_id": ident} for ident in range(1, 6)]
+    outcomes += [
+        buy("2024-03-07 20:00:00", user=1),
+        # a microsecond after the short window
+        buy("2024-03-07 20:00:00.000001", user=2),
+        # in both windows, but told a day later: the short label stands, the long one learns of it
+        buy("2024-03-07 18:00:00", ds=DAYS[1], user=3),
+        # told after both were due
+        buy("2024-03-07 18:00:00", ds=DAYS[2], user=4),
+    ]
+    rows = found(spark, windowed(world, parent=None), shows, outcomes, DAYS)
+    short, long = labels(rows, "buy_within_3h"), labels(rows, "buy")
+    assert short == {1: 1.0, 2: 0.0, 3: 0.0, 4: 0.0, 5: 0.0}
+    assert long == {1: 1.0, 2: 1.0, 3: 1.0, 4: 0.0, 5: 0.0}
+    due = {name: {row["label_ds"] for (_, task), row in rows.items() if task == name} for _, name in rows}
+    assert due == {"click": {DAYS[0]}, "buy_within_3h": {DAYS[0]}, "buy": {DAYS[1]}}
+    # A day restated with the late row changes what comes after it was known, and nothing that was due before.
+    before = found(spark, windowed(world, parent=None), shows, outcomes[:-2], DAYS)
+    assert {key for key in rows if rows[key]["label"] != before[key]["label"]} == {(3, "buy")}
+
+
+@pytest.mark.parametrize("credit", ["first", "last"])
+def test_labels_of_windows_nest(spark: "SparkSession", world: World, credit: str) -> None:
+    # Ten requests of one user an hour apart, each clicked; two purchases. By the short window alone, `first` would
+    # give them to the fifth and seventh, by the long one to the first.
+    shows = [shown(n, f"2024-03-07 {9 + n:02}:00:00") for n in range(1, 11)]
+    outcomes = [click(n, f"2024-03-07 {9 + n:02}:10:00") for n in range(1, 11)]
+    outcomes += [buy("2024-03-07 17:30:00"), buy("2024-03-07 19:20:00")]
+    rows = found(spark, windowed(world, credit=credit), shows, outcomes, DAYS)
+    short, long = labels(rows, "buy_within_3h"), labels(rows, "buy")
+    assert short.keys() == long.keys() and len(long) == 10
+    assert all(short[ident] <= long[ident] for ident in long)
+    # what the long window grants to an impression close to the outcome, the short one grants too
+    assert sum(short.values()) == {"first": 0, "last": 2}[credit]
+    assert sum(long.values()) == {"first": 1, "last": 2}[credit]
+
+
+def test_without_its_parent_on_a_surface_a_task_is_direct_there(spark: "SparkSession", world: World) -> None:
+    unclicked = changed(world, "click", surfaces=("feed",))
+    shows = [
+        shown(1, "2024-03-07 15:00:00", user_id=1),
+        shown(2, "2024-03-07 15:00:00", user_id=2),
+        shown(3, "2024-03-07 15:00:00", user_id=3, surface="story"),
+        shown(4, "2024-03-07 15:00:00", user_id=4, surface="story"),
+        # the same user saw the ad on both surfaces: the later one is its rival, though no click was possible there
+        shown(5, "2024-03-07 15:00:00", user_id=5),
+        shown(6, "2024-03-07 15:30:00", user_id=5, surface="story"),
+    ]
+    outcomes = [click(1, "2024-03-07 15:10:00"), click(5, "2024-03-07 15:10:00") | {"user_id": 5}]
+    outcomes += [buy("2024-03-07 20:00:00", user=user) for user in (1, 2, 4, 5)]
+    rows = found(spark, unclicked, shows, outcomes, DAYS)
+    assert labels(rows, "click") == {1: 1.0, 2: 0.0, 5: 1.0}
+    assert labels(rows, "buy") == {1: 1.0, 3: 0.0, 4: 1.0, 5: 0.0, 6: 1.0}
+    log = Log(unclicked, frame(spark, IMPRESSIONS, shows), frame(spark, OUTCOMES, outcomes))
+    assert due_counts(log, DAYS) == Counter((row["label_ds"], task) for (_, task), row in rows.items())

@@ -91,13 +91,17 @@ def test_a_day_is_served_as_it_is_trained(served: Path, instance: dg.DagsterInst
     for name in VERTICALS.values():
         incumbent = tables.decisions.incumbent(name, NEXT)
         assert incumbent is not None and incumbent.ds == COLD
-        given = tables.read(f"predictions_{name}", [NEXT]).where(f"digest = '{incumbent.digest}'").collect()
-        for row in given:
-            answer = answers.get(row["impression_id"])
-            if answer is None or row["ds"] != NEXT:
+        rows = tables.read(f"predictions_{name}", [NEXT]).where(f"digest = '{incumbent.digest}'").collect()
+        given = {(row["impression_id"], row["task"]): row["prediction"] for row in rows if row["ds"] == NEXT}
+        for impression, task in given:
+            answer = answers.get(impression)
+            if answer is None:
                 continue
             assert answer["model_digest"] == incumbent.digest
-            assert answer["scores"][0]["scores"][row["task"]] == pytest.approx(row["prediction"], abs=SAME)
+            # predictions are given the parent, as labels are; an answer is of the impression itself
+            parent = WORLD.parent_on(task, answer["surface"])
+            expected = given[impression, task] * (given[impression, parent] if parent else 1.0)
+            assert answer["scores"][0]["scores"][task] == pytest.approx(expected, abs=SAME)
             compared += 1
     assert compared > 50
 

@@ -25,8 +25,10 @@ from training.optim import DenseOptimizer
 from training.plan import ModelRef
 from training.reader import Reader, Rows
 from training.recipes import Recipe
+from training.shares import HeadInput, TaskShares
 from training.verticals.reader import VerticalReader
 from training.walk import CANDIDATE
+from training.weights import task_factors
 
 ALONE = "alone"
 """Role of the control: no memory, no precomputed vector, no teacher."""
@@ -45,6 +47,8 @@ class Arm:
         assert isinstance(recipe.model, VerticalConfig)
         torch.manual_seed(seed)
         self.schema, self.recipe = schema, recipe
+        self.shares = TaskShares(schema.task_names)
+        self.weigh({})
         self.model = vertical_model(schema, recipe.model, width)
         named = dict(self.model.named_parameters())
         self.tables = {name: tensor for name, tensor in named.items() if name.startswith(TABLES_PREFIX)}
@@ -52,8 +56,12 @@ class Arm:
         self.dense = DenseOptimizer(dense, recipe)
         self.adagrad = torch.optim.Adagrad(self.tables.values(), lr=recipe.table_lr, eps=recipe.adagrad_eps)
 
+    def weigh(self, rates: Mapping[str, float]) -> None:
+        """Weigh tasks by the base rates that they started at."""
+        self.factors = task_factors(self.recipe.task_weights, rates, self.schema.task_names)
+
     def step(self, batch: Batch, transfer: Transfer, where: str) -> float:
-        """One step; returns the labels' loss before it: the sum over tasks of mean log-losses.
+        """One step; returns the labels' loss before it: the weighted sum over tasks of mean log-losses.
 
         Raises:
             NonFinite: loss or gradient is not finite.
@@ -63,14 +71,18 @@ class Arm:
             return self._step(batch, transfer, where)
 
     def _step(self, batch: Batch, transfer: Transfer, where: str) -> float:
-        logits = self.model(batch, transfer)
-        labels = gem_loss(logits.served, batch, self.schema).total()
-        total = labels
+        with HeadInput(self.model.heads) as trunk:
+            logits = self.model(batch, transfer)
+        losses = gem_loss(logits.served, batch, self.schema, self.factors)
+        labels = total = losses.total()
         if self.model.width:
             lesson = distillation_loss(logits.taught, transfer.teacher, transfer.taught, batch.keep_rate)
             total = labels + self.recipe.distill_weight * lesson
         if not torch.isfinite(total):
             raise NonFinite(f"{where}: the loss is {float(total.detach())}; {mend()}")
+        self.shares.add(losses.means().tolist())
+        if self.shares.gradient is None:
+            self.shares.gradient = trunk.gradient_norms(losses.means())
         self.adagrad.zero_grad(set_to_none=True)
         # without a label and a lesson nothing depends on the weights
         if total.requires_grad:
@@ -133,8 +145,20 @@ class VerticalTrainee:
         for arm in self.arms.values():
             arm.dense.change(partial(arm.model.start_at, rates))
 
+    def weigh(self, rates: Mapping[str, float]) -> None:
+        """Weigh both arms' tasks by the base rates that they started at."""
+        for arm in self.arms.values():
+            arm.weigh(rates)
+
+    @property
+    def shares(self) -> TaskShares:
+        """The candidate's, of the last call of `train_on`."""
+        return self.arms[CANDIDATE].shares
+
     def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
         """Train both arms on each row once; yields the candidate's loss of every batch."""
+        for arm in self.arms.values():
+            arm.shares.begin()
         for step, (_, batch, transfer) in enumerate(self._lessons(reader, rows, self.recipe.batch_size)):
             self.counters.update(self.arms[CANDIDATE].model.embeddings, batch)
             losses = {role: arm.step(batch, transfer, f"{where}, step {step}") for role, arm in self.arms.items()}

@@ -87,6 +87,27 @@ def test_a_part_keeps_the_inputs_and_its_own_tasks(schema: FeatureSchema) -> Non
         schema.part(("tv",), ("click",))
 
 
+def test_a_parent_is_the_nearest_ancestor_on_the_surface(schema: FeatureSchema) -> None:
+    chain = (
+        TaskSpec("click", True, None, ("feed",)),
+        TaskSpec("cart", parent="click", surfaces=("search",)),
+        TaskSpec("buy", parent="cart"),
+    )
+    whole = replace(schema, tasks=chain)
+    assert [whole.parent_on("buy", surface) for surface in ("feed", "search")] == ["click", "cart"]
+    assert whole.parent_on("cart", "search") is None
+    # a part without the surface of the cart keeps the path to the click
+    part = whole.part(("feed",), whole.task_names)
+    assert part.task_names == ("click", "buy")
+    assert part.parent_on("buy", "feed") == "click"
+
+
+def test_a_ring_of_parents_is_refused(schema: FeatureSchema) -> None:
+    ring = (TaskSpec("click", True, "buy"), TaskSpec("buy", parent="click"))
+    with pytest.raises(SchemaError, match="task click: its parents form a ring"):
+        replace(schema, tasks=ring)
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"history": {"fields": [{"nam": 1}]}, "categorical": []}'])
 def test_bad_json_is_one_clear_error(text: str) -> None:
     with pytest.raises(GemlineError, match="schema"):

@@ -47,6 +47,8 @@ class Model:
     schema: FeatureSchema
     seen: list[tuple[Batch, Transfer]] = field(default_factory=list)
     inputs = ServedModel.inputs
+    parents = ServedModel.parents
+    unconditional = ServedModel.unconditional
 
     def untrained(self, batch: Batch) -> dict[str, int]:
         """As if training had met every hour and no ad."""

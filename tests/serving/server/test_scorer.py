@@ -225,6 +225,17 @@ def test_stale_features_are_missing_and_counted(served: Scorer) -> None:
     assert 'gemline_missing_features_total{reason="stale",view="ad_stats"} 1.0' in served.metrics.text().decode()
 
 
+def test_what_is_answered_is_the_product_along_the_funnel(home: Home) -> None:
+    release(home, "2024-03-09", "pkg-s", "gen-a", "story_click")
+    served = scorer(home)
+    scores = ask(served, 1, [10, 11, 12], "story_click").scores
+    network: Model = served.live.snapshot("story_click").model  # type: ignore[assignment]
+    given = network.score(*network.seen[0])
+    for ad, (clicked, bought) in zip(scores, given.tolist(), strict=True):
+        assert ad.scores == {"click": clicked, "buy": clicked * bought}
+        assert clicked * bought < clicked
+
+
 def test_a_score_that_is_not_finite_is_replaced_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     release(home, "2024-03-09", "pkg-a", "gen-a")
     release(home, "2024-03-09", "pkg-s", "gen-a", "story_click")
@@ -241,7 +252,8 @@ def test_a_score_that_is_not_finite_is_replaced_alone(home: Home, monkeypatch: p
     assert (second.scores, second.replaced) == ({"click": None}, ["click"])
     assert [first, third] == [sound.scores[0], sound.scores[2]]
     first, second, third = ask(served, 1, [10, 11, 12], "story_click").scores
-    assert (second.scores["click"], second.replaced) == (None, ["click"])
+    # what follows a click cannot be told without it
+    assert (second.scores, second.replaced) == ({"click": None, "buy": None}, ["click", "buy"])
     assert (first.scores["buy"], first.replaced) == (None, ["buy"])
     assert third.replaced == []
     assert 'gemline_replaced_scores_total{task="click",vertical="feed_click"} 1.0' in served.metrics.text().decode()
