@@ -54,7 +54,8 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
     trainee = learner.build(plan, compute)
     if plan.parent:
         trainee.load(plan.parent)
-    walked = walk(trainee, reader, plan.walk, predictions, parent["started"] if parent else (), say)
+    met = parent["started"] if parent else ()
+    walked = walk(trainee, reader, plan.walk, predictions, met, say, plan.recipe.mixing)
     gate = reader.gate(plan.partition)
     for role, given in trainee.scores(reader, gate).items():
         predictions.add(plan.partition, role, gate, given, walked.started)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from features.transform.schema import FeatureSchema
 from training.metrics import Sample, normalized_entropy
+from training.mixing import Mixing, mixed
 from training.reader import Reader, Rows
 
 Say = Callable[[str], None]
@@ -29,7 +30,8 @@ SCHEMA = pa.schema(
     ]
 )
 EMPTY = SCHEMA.empty_table()
-
+EVERYTHING = Mixing()
+"""Every due pair is trained on."""
 
 CANDIDATE = "candidate"
 """Role of the model that is trained; others are controls beside it, and the incumbent."""
@@ -104,7 +106,8 @@ class Walked:
     """What a walk did, for the manifest and the reports.
 
     Attributes:
-        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined).
+        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined), and the mix by surface
+            where not all due rows were trained on.
         consumed_examples: days whose examples were trained on.
         started: tasks whose heads have met a label, in this walk or before it.
     """
@@ -121,6 +124,7 @@ def walk(
     predictions: Predictions,
     started: Collection[str],
     say: Say,
+    mixing: Mixing = EVERYTHING,
 ) -> Walked:
     """Walk label days in order, scoring each before training on it.
 
@@ -131,7 +135,9 @@ def walk(
         predictions: gets a row for every scored example and task.
         started: tasks whose heads have met labels before; the biases of others start at their first labels' rates.
         say: told one line a day.
+        mixing: which of the due rows are trained on; all are scored and judged.
     """
+    mixing.require_fits(trainee.schema)
     walked = Walked(started=set(started))
     for number, day in enumerate(days, start=1):
         today = reader.examples(day)
@@ -139,9 +145,12 @@ def walk(
             predictions.add(day, role, today, given, walked.started)
         due = reader.labelled(day)
         walked.started |= start_biases(trainee, due, walked.started)
-        losses = list(trainee.train_on(reader, due, f"walk {day}"))
+        learned, mix = mixed(today, due, trainee.schema, mixing)
+        losses = list(trainee.train_on(reader, learned, f"walk {day}"))
         walked.consumed_examples |= {_iso(ordinal) for ordinal in np.unique(due.day)}
-        walked.days[day] = _summary(predictions.as_served(due), len(today), len(due), losses)
+        walked.days[day] = _summary(predictions.as_served(due), len(today), len(learned), losses)
+        if mix:
+            walked.days[day]["mix"] = mix
         say(f"walk {number}/{len(days)} {day}: {_line(walked.days[day])}")
     return walked
 
