@@ -14,6 +14,7 @@ from features.errors import GemlineError
 from features.transform.histories import HistoryCut
 from models.gem.config import GemConfig
 from models.vertical.config import VerticalConfig
+from training.mixing import Mixing, MixingError
 
 MODELS: dict[str, type[GemConfig] | type[VerticalConfig]] = {"gem": GemConfig, "vertical": VerticalConfig}
 """Kinds of models and what their sizes are said in."""
@@ -53,6 +54,7 @@ class Recipe:
         distill_weight: of the auxiliary head's loss beside the labels' (verticals).
         task_weights: of the tasks' mean log-losses: "equal", "entropy" (each divided by the entropy of its base rate at
             the start, see `training.weights`), or factors by task, 1 where left out.
+        mixing: which of the due rows are trained on, see `training.mixing`.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Recipe:
     average: float = 0.99
     distill_weight: float = 1.0
     task_weights: str | Mapping[str, float] = "equal"
+    mixing: Mixing = field(default_factory=Mixing)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot train.
@@ -107,7 +110,8 @@ class Recipe:
         """This recipe with some values changed, for example from the Launchpad.
 
         Args:
-            overrides: by field; a field of the model as `model.dim`, or under a nested `model` mapping.
+            overrides: by field; a field of the model as `model.dim`, or under a nested `model` mapping; what is to
+                change in `mixing` as a mapping.
 
         Raises:
             RecipeError: no such field, or a value that it cannot have.
@@ -120,8 +124,10 @@ class Recipe:
             known = sorted(entry.name for entry in fields(self))
             raise RecipeError(f"recipe {self.name} has no {unknown}; known: {known}, and model.<field>")
         try:
+            if "mixing" in own:
+                own["mixing"] = _mixing(self.mixing, own["mixing"])
             return replace(self, **_typed(own), model=type(self.model).from_dict(self.model.to_dict() | model))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, MixingError) as error:
             raise RecipeError(f"recipe {self.name}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
@@ -298,3 +304,7 @@ def recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe:
 def _typed(values: dict[str, Any]) -> dict[str, Any]:
     """JSON has lists where the recipe has tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _mixing(held: Mixing, changes: Mapping[str, Any] | Mixing) -> Mixing:
+    return changes if isinstance(changes, Mixing) else replace(held, **changes)

@@ -54,7 +54,8 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
     trainee = learner.build(plan, compute)
     if plan.parent:
         trainee.load(plan.parent)
-    walked = walk(trainee, reader, plan.walk, predictions, parent["base_rates"] if parent else {}, say)
+    rates = parent["base_rates"] if parent else {}
+    walked = walk(trainee, reader, plan.walk, predictions, rates, say, plan.recipe.mixing)
     gate = reader.gate(plan.partition)
     for role, given in trainee.scores(reader, gate).items():
         predictions.add(plan.partition, role, gate, given, walked.started)

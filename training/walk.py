@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from features.transform.schema import FeatureSchema
 from training.metrics import Sample, normalized_entropy
+from training.mixing import Mixing, mixed
 from training.reader import Reader, Rows
 from training.shares import TaskShares
 
@@ -30,7 +31,8 @@ SCHEMA = pa.schema(
     ]
 )
 EMPTY = SCHEMA.empty_table()
-
+EVERYTHING = Mixing()
+"""Every due pair is trained on."""
 
 CANDIDATE = "candidate"
 """Role of the model that is trained; others are controls beside it, and the incumbent."""
@@ -112,8 +114,8 @@ class Walked:
     """What a walk did, for the manifest and the reports.
 
     Attributes:
-        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined), and the tasks' shares
-            of the loss and of the trunk's gradient.
+        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined), the tasks' shares of
+            the loss and of the trunk's gradient, and the mix by surface where not all due rows were trained on.
         consumed_examples: days whose examples were trained on.
         rates: base rate that each task started at, in this walk or before it.
     """
@@ -135,6 +137,7 @@ def walk(
     predictions: Predictions,
     rates: Mapping[str, float],
     say: Say,
+    mixing: Mixing = EVERYTHING,
 ) -> Walked:
     """Walk label days in order, scoring each before training on it.
 
@@ -145,7 +148,9 @@ def walk(
         predictions: gets a row for every scored example and task.
         rates: base rates of tasks that have met labels before; others start at the rates of their first labels.
         say: told one line a day.
+        mixing: which of the due rows are trained on; all are scored and judged.
     """
+    mixing.require_fits(trainee.schema)
     walked = Walked(rates=dict(rates))
     for number, day in enumerate(days, start=1):
         today = reader.examples(day)
@@ -154,10 +159,13 @@ def walk(
         due = reader.labelled(day)
         walked.rates |= start_biases(trainee, due, walked.rates)
         trainee.weigh(walked.rates)
-        losses = list(trainee.train_on(reader, due, f"walk {day}"))
+        learned, mix = mixed(today, due, trainee.schema, mixing)
+        losses = list(trainee.train_on(reader, learned, f"walk {day}"))
         walked.consumed_examples |= {_iso(ordinal) for ordinal in np.unique(due.day)}
-        walked.days[day] = _summary(predictions.as_served(due), len(today), len(due), losses)
+        walked.days[day] = _summary(predictions.as_served(due), len(today), len(learned), losses)
         walked.days[day]["shares"] = trainee.shares.report()
+        if mix:
+            walked.days[day]["mix"] = mix
         say(f"walk {number}/{len(days)} {day}: {_line(walked.days[day])}")
     return walked
 

@@ -4,27 +4,23 @@ A row's number in [0, 1) is a hash of its impression id and nothing else, so no 
 machine can move it. The row is kept when its number is below the rate w of its surface (a world gives one
 rate for all days), or when it has a primary positive. `keep_rate` is w on every row, positive or not: the
 loss undoes the sampling with it, and a row that says "I am here because I was positive" would leak the label.
+The same numbers in numpy are `features.transform.sampling`.
 """
 
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from features.transform.sampling import DROPPED_BITS, SALT
 from features.worlds.schema import World
 
 if TYPE_CHECKING:
-    import numpy as np
     from pyspark.sql import Column, DataFrame
-
-SALT = "gemline.sampling"
-"""Sets this hash apart from table rows and from user memories."""
-_DROPPED_BITS = 11
-"""53 of 64 bits: as many as a double holds exactly, so Spark and numpy agree on every comparison."""
 
 
 def uniform(impression_id: "Column") -> "Column":
     """DOUBLE in [0, 1) from an impression id."""
-    bits = F.shiftrightunsigned(F.xxhash64(F.lit(SALT), impression_id), _DROPPED_BITS)
+    bits = F.shiftrightunsigned(F.xxhash64(F.lit(SALT), impression_id), DROPPED_BITS)
     return bits.cast("double") * F.lit(2.0**-53)
 
 
@@ -50,18 +46,3 @@ def sample(frame: "DataFrame", world: World, positive: "Column") -> "DataFrame":
     """
     rated = frame.withColumn("keep_rate", rate_of(F.col("surface"), world)).where("keep_rate is not null")
     return rated.where(positive | kept(F.col("impression_id"), F.col("keep_rate")))
-
-
-def uniform_numpy(impression_ids: "np.ndarray") -> "np.ndarray":
-    """`uniform` for int64 [N]: float64 [N]."""
-    import numpy as np
-
-    from features.transform.hashing import string_id, xxh64_int64
-
-    bits = xxh64_int64(impression_ids, string_id(SALT)) >> np.uint64(_DROPPED_BITS)
-    return bits.astype(np.float64) * 2.0**-53
-
-
-def kept_numpy(impression_ids: "np.ndarray", rates: "np.ndarray") -> "np.ndarray":
-    """`kept` for int64 [N] and float64 [N]: bool [N]."""
-    return uniform_numpy(impression_ids) < rates

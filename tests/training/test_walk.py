@@ -18,6 +18,7 @@ from training import checkpoint, dcp_json
 from training.compute import Compute
 from training.finite import NonFinite
 from training.plan import ModelRef, Plan
+from training.reader import Reader
 from training.run import train, trained_before
 
 CPU = Compute(torch.device("cpu"))
@@ -172,3 +173,19 @@ def test_the_manifest_says_what_happened(plan: Plan) -> None:
     assert data["metrics"]["days"][plan.walk[1]]["as_served_ne"]["click"] > 0
     assert data["metrics"]["days"][plan.walk[0]]["as_served_ne"]["buy"] is None
     assert Plan.from_dict(plan.to_dict()).schema.to_dict() == data["schema"]
+
+
+def test_a_mix_trains_on_fewer_rows_and_scores_and_judges_all(plan: Plan, tmp_path: Path) -> None:
+    recipe = plan.recipe.derive({"mixing": {"tau": 0.5, "budget": 0.4}})
+    mixed = ran(plan, recipe=recipe, output=str(tmp_path / "mixed"))
+    found = manifest(mixed)["metrics"]["days"][plan.walk[1]]
+    mix = found["mix"]
+    assert found["scored"] == 150 == len(predictions(mixed).loc[plan.walk[1]].xs("click", level="task"))
+    assert mix["feed"]["due"] + mix["story"]["due"] == len(Reader(plan).labelled(plan.walk[1]))
+    assert mix["feed"]["trained"] + mix["story"]["trained"] == found["trained"] < 100
+    assert mix["feed"]["rate"] > mix["story"]["rate"], "ingest kept half of feed, so it showed fewer rows"
+    # what an earlier day showed is no part of a day's rates, so walks join under a mix as well
+    half = ran(plan, recipe=recipe, walk=plan.walk[:2], partition=plan.walk[2], output=str(tmp_path / "half"))
+    parent = ModelRef(str(half), manifest(half)["digest"])
+    rest = ran(plan, recipe=recipe, walk=plan.walk[2:], parent=parent, output=str(tmp_path / "rest"))
+    assert manifest(rest)["identity"]["tensors"] == manifest(mixed)["identity"]["tensors"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from features.schema_of import history_days
-from features.sources.sampling import kept_numpy
+from features.transform.sampling import kept
 from training.chain import day_files
 from training.compute import Compute, deterministic
 from training.finite import NonFinite
@@ -109,7 +109,7 @@ def _day(generation: Generation, reader: Reader, rows: Examples, ds: str) -> pa.
             pa.array(user.values.astype(np.int64), pa.int64(), mask=user.missing),
             pa.array(columns["surface"].values, pa.string()),
             pa.array(columns["request_ts"].values, pa.int64()).cast(STAMP),
-            pa.array(kept_numpy(rows.impression_id, columns["keep_rate"].values)),
+            pa.array(kept(rows.impression_id, columns["keep_rate"].values)),
             lists(logits),
             lists(vectors),
         ],

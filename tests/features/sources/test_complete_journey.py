@@ -11,8 +11,8 @@ from features.days import day_of
 from features.sources.base import extract
 from features.sources.canonical import TABLES, columns_of
 from features.sources.complete_journey.raw import data_folder, week_of
-from features.sources.sampling import kept_numpy
 from features.transform.hashing import string_id
+from features.transform.sampling import kept
 from features.worlds import World, load_world
 from features.worlds.schema import Source
 
@@ -108,7 +108,7 @@ def test_kept_negatives_are_exposures_below_their_hash(found: dict[str, pd.DataF
     )
     assert len(joined) == len(shown) and shown["impression_id"].is_unique
     negative = joined[joined["bought"].isna()]
-    assert kept_numpy(negative["impression_id"].to_numpy(), np.full(len(negative), RATE)).all()
+    assert kept(negative["impression_id"].to_numpy(), np.full(len(negative), RATE)).all()
     share = len(negative) / exposures["bought"].isna().sum()
     assert abs(share - RATE) < 5 * np.sqrt(RATE / exposures["bought"].isna().sum())
     assert set(shown["keep_rate"]) == {RATE}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
-from features.sources.sampling import kept, kept_numpy, sample, uniform, uniform_numpy
+from features.sources.sampling import kept, sample, uniform
+from features.transform import sampling
 from features.worlds import load_world
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def rows(spark: "SparkSession", ids: np.ndarray) -> "DataFrame":
 
 
 def test_numbers_are_spread_evenly(ids: np.ndarray) -> None:
-    drawn = uniform_numpy(ids)
+    drawn = sampling.uniform(ids)
     assert drawn.min() >= 0 and drawn.max() < 1
     counts = np.histogram(drawn, 10, (0, 1))[0]
     assert np.all(np.abs(counts - len(ids) / 10) < 5 * np.sqrt(len(ids) / 10))
@@ -38,7 +39,7 @@ def test_numbers_are_spread_evenly(ids: np.ndarray) -> None:
 def test_the_share_kept_is_the_rate() -> None:
     ids = np.arange(200_000)
     for rate in (0.005, 0.5, 1.0):
-        share = kept_numpy(ids, np.full(len(ids), rate)).mean()
+        share = sampling.kept(ids, np.full(len(ids), rate)).mean()
         assert abs(share - rate) <= 5 * np.sqrt(rate * (1 - rate) / len(ids))
 
 
@@ -47,8 +48,8 @@ def test_spark_and_numpy_decide_alike(rows: "DataFrame") -> None:
     frame = rows.select("impression_id", uniform(F.col("impression_id")).alias("u"))
     found = frame.withColumn("kept", kept(F.col("impression_id"), F.lit(0.3))).collect()
     numbers = np.array([row["impression_id"] for row in found], dtype=np.int64)
-    assert np.array_equal(uniform_numpy(numbers), np.array([row["u"] for row in found]))
-    assert np.array_equal(kept_numpy(numbers, np.full(len(numbers), 0.3)), np.array([row["kept"] for row in found]))
+    assert np.array_equal(sampling.uniform(numbers), np.array([row["u"] for row in found]))
+    assert np.array_equal(sampling.kept(numbers, np.full(len(numbers), 0.3)), np.array([row["kept"] for row in found]))
 
 
 def _kept_rows(rows: "DataFrame", positive: set[int]) -> dict[int, float]:
@@ -70,7 +71,7 @@ def test_permuted_labels_move_no_negative_and_no_rate(rows: "DataFrame", ids: np
 
 @pytest.mark.assets
 def test_positives_are_kept_and_carry_their_surface_rate(rows: "DataFrame", ids: np.ndarray) -> None:
-    dropped = [int(value) for value in ids[~kept_numpy(ids, np.full(len(ids), 0.5))]]
+    dropped = [int(value) for value in ids[~sampling.kept(ids, np.full(len(ids), 0.5))]]
     positive = {value for place, value in enumerate(int(value) for value in ids) if place % 2} & set(dropped)
     without, found = _kept_rows(rows, set()), _kept_rows(rows, positive)
     assert not positive & without.keys()
