@@ -22,7 +22,7 @@ from features.days import shift
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS, QUICK_ROWS, BATCH = 10_000_000, 400_000, 500_000
+ROWS, QUICK_ROWS, BATCH = 10_000_000, 200_000, 500_000
 USERS, SLATE, DAYS = 500_000, 10, 14
 TASKS, SURFACES = ("click", "conversion"), ("feed", "story", "reel", "search")
 RESAMPLES = 500
@@ -52,7 +52,7 @@ def batches(rows: int, seed: int = 0) -> Iterator["pa.Table"]:
         label = rng.random(n) < 1 / (1 + np.exp(-logit))
         yield pa.table(
             {
-                "ds": _named(days, request % DAYS),
+                "ds": _named(days, request // SLATE % DAYS),
                 "task": _named(TASKS, task),
                 "surface": _named(SURFACES, rng.integers(0, len(SURFACES), n)),
                 "impression_id": np.arange(first, first + n),
@@ -78,7 +78,7 @@ def streamed(rows: int) -> dict[str, Any]:
     """AUC and bound of its error, by slice."""
     from training.evaluate import evaluate
 
-    table = evaluate(batches(rows), n_min=20, resamples=RESAMPLES)
+    table = evaluate(batches(rows), n_min=1, resamples=RESAMPLES)
     found = {f"{row.task} {row.by} {row.value}": row.estimates["auc"] for row in table if row.status == "ok"}
     missing = [name for name, auc in found.items() if auc.interval is None]
     return {

@@ -79,11 +79,10 @@ def compare_models(tables: "Tables", line: Line, a: str, b: str) -> Comparison:
     given = [
         _newest(tables, line, digest).withColumnRenamed("prediction", name) for digest, name in ((a, "a"), (b, "b"))
     ]
-    labels = tables.readable_days("labels")
-    pairs = due(tables, line, min(labels), max(labels)) if labels else None
-    if pairs is None:
+    days = list(tables.readable_days("labels"))
+    if not days:
         raise GemlineError("no day of labels is readable; materialize labels first")
-    either = pairs.join(given[0].join(given[1], PAIR, "full"), PAIR).persist()
+    either = due(tables, line, days).join(given[0].join(given[1], PAIR, "full"), PAIR).persist()
     try:
         missing = [F.sum(F.col(name).isNull().cast("bigint")) for name in ("b", "a")]
         total, *only = either.select(F.count("*"), *missing).collect()[0]

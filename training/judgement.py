@@ -18,13 +18,16 @@ from training.evaluation_text import reliability_markdown, to_json, to_markdown
 from training.judging import PAIR, Scored, as_served, due_pairs, gate_rows, predictions_of, window_start
 from training.lines import GEM, Line
 from training.predictions import control_digest
-from training.slices import ALL
+from training.slices import ALL, DAY
 
 if TYPE_CHECKING:
     from features.tables import Tables
 
 POOLED_DAYS = 14
 """Days of the pooled as-served comparison, and how far back the gate may look for evidence."""
+POOLED = f"_{POOLED_DAYS}d"
+"""Ends the name of a plotted number of these days."""
+PLOTTED_SLICES = 50
 DUE = "label_ds"
 """What places a pair among the days: the day on which its label was known."""
 
@@ -75,16 +78,20 @@ class Judgement:
         }
 
     def plotted(self) -> dict[str, float]:
-        """Numbers of primary and other tasks over all surfaces, for a plot a day; what is undefined is left out."""
+        """Numbers for a plot a day; what is undefined is left out.
+
+        All metrics of every task over all its rows, of the day and pooled; of the `PLOTTED_SLICES` slices with most
+        positives, days apart, the pooled NE, AUC and calibration.
+        """
         found = {}
-        for name, table in (("", self.served), (f"_{POOLED_DAYS}d", self.pooled)):
+        for suffix, table in (("", self.served), (POOLED, self.pooled)):
             for row in table:
-                if row.by != ALL:
-                    continue
-                found[f"positives_{row.task}{name}"] = float(row.counts.positives)
-                for metric, estimate in row.estimates.items():
-                    if estimate.value.number is not None:
-                        found[f"{metric}_{row.task}{name}"] = estimate.value.number
+                if row.by == ALL:
+                    found[f"positives_{row.task}{suffix}"] = float(row.counts.positives)
+                    found |= _numbers(row, suffix, tuple(row.estimates))
+        slices = [row for row in self.pooled if row.by not in (ALL, DAY)]
+        for row in sorted(slices, key=lambda row: -row.counts.positives)[:PLOTTED_SLICES]:
+            found |= _numbers(row, f"{POOLED}_{row.by}_{row.value}", ("ne", "auc", "calibration"))
         return found
 
     def write(self, path: Path, **about: Any) -> Path:
@@ -92,6 +99,11 @@ class Judgement:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**about, **self.to_json()}, indent=1, allow_nan=False), encoding="utf-8")
         return path
+
+
+def _numbers(row: evaluate.MetricRow, suffix: str, names: Sequence[str]) -> dict[str, float]:
+    values = {name: row.estimates[name].value.number for name in names if name in row.estimates}
+    return {f"{name}_{row.task}{suffix}": number for name, number in values.items() if number is not None}
 
 
 def judge(tables: "Tables", line: Line, ds: str, digest: str, look_back: int) -> Judgement:

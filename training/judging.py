@@ -36,17 +36,18 @@ class Scored:
 
 def due_pairs(tables: "Tables", line: Line, first: str, last: str) -> "pd.DataFrame":
     """A line's pairs that became due from `first` to `last`, as `due` has them, in order."""
-    return exact_frame(due(tables, line, first, last)).sort_values(["label_ds", *PAIR], ignore_index=True)
+    days = day_range(max(first, tables.world.first_day), last)
+    return exact_frame(due(tables, line, days)).sort_values(["label_ds", *PAIR], ignore_index=True)
 
 
-def due(tables: "Tables", line: Line, first: str, last: str) -> "DataFrame":
-    """A line's pairs that became due from `first` to `last`, with what slices and baselines need of their impressions.
+def due(tables: "Tables", line: Line, days: Sequence[str]) -> "DataFrame":
+    """A line's pairs that became due on some days, with what slices and baselines need of their impressions.
 
     Returns:
         Columns label_ds, ds, impression_id, task, label, weight, request_id, user_id, ad_id, surface, value, user_seen,
         ad_seen (`seen_before`).
     """
-    labels = tables.read("labels", day_range(max(first, tables.world.first_day), last))
+    labels, last = tables.read("labels", days), max(days)
     own = labels.where(labels["task"].isin(list(line.tasks)))
     shown = tables.read("impressions", _days(tables, last))
     columns = ["ds", "impression_id", "request_id", "user_id", "ad_id", "surface", "value"]
@@ -104,9 +105,9 @@ def as_served(pairs: "pd.DataFrame", given: "pd.DataFrame") -> "pd.DataFrame":
 
 def gate_rows(pairs: "pd.DataFrame", given: "pd.DataFrame", primary: Sequence[str]) -> "pd.DataFrame":
     """Primary pairs beside the prediction of the model that was scored for the day they became due."""
-    due = pairs[pairs["task"].isin(list(primary))]
+    judged = pairs[pairs["task"].isin(list(primary))]
     keys = ["label_ds", *PAIR]
-    return due.merge(
+    return judged.merge(
         given.rename(columns={"scored_ds": "label_ds"})[[*keys, "prediction"]], on=keys, validate="one_to_one"
     )
 

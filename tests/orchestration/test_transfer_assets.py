@@ -173,9 +173,11 @@ def test_compare_a_vertical_with_itself_alone(served: Path) -> None:
     judged = json.loads((GEMLINE.home.releases / line / "evaluations" / f"{COLD}.json").read_text())
     digest = judged["digest"]
     found = compare_models(tables, line_of(GEMLINE.world, line), digest, control_digest(digest))
-    transfer = [row for row in judged["transfer"] if row["by"] == "all"]
-    assert [row for row in found.to_json()["table"] if row["by"] == "all"] == transfer
-    assert found.pairs == transfer[0]["rows"] and set(found.only.values()) == {0}
+    (transfer,) = (row for row in judged["transfer"] if row["by"] == "all")
+    (whole,) = (row for row in found.to_json()["table"] if row["by"] == "all")
+    assert found.pairs == whole["rows"] == transfer["rows"] and set(found.only.values()) == {0}
+    for name in ("ne_a", "ne_b", "ne_difference", "gauc_difference"):
+        assert whole["metrics"][name]["value"] == pytest.approx(transfer["metrics"][name]["value"])
     assert f"A = {digest[:12]} against B = alone-" in found.markdown()
     assert (
         digest_of(tables, line, "live")
