@@ -276,7 +276,7 @@ def run(quick: bool) -> Result:
     """
     torch.set_num_threads(1)  # the matrices are too small for two
     world = World()
-    seeds, steps, rows = (2, 30, 20_000) if quick else (8, 1_200, 100_000)
+    seeds, steps, rows = (2, 30, 20_000) if quick else (6, 1_000, 100_000)
     with deterministic():
         by_seed = [figures(world, steps=steps, rows=rows, seed=seed) for seed in range(seeds)]
         cost = flops(world)
