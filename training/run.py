@@ -101,6 +101,11 @@ def _parent_manifest(plan: Plan) -> dict[str, Any] | None:
             f"the parent {plan.parent.digest[:12]} was trained with {what}; start cold (no parent), "
             "or train with the parent's"
         )
+    if "base_rates" not in manifest:
+        raise GemlineError(
+            f"the parent {plan.parent.digest[:12]} does not say which base rates its tasks started at: it is of an "
+            "earlier version; start cold (no parent)"
+        )
     if (generation := _generation(plan)) != manifest["generation"]:
         raise GemlineError(
             f"the parent {plan.parent.digest[:12]} learned from generation {manifest['generation']}, the plan pins "

@@ -156,6 +156,14 @@ def test_a_parent_that_does_not_fit_is_refused(plan: Plan, tmp_path: Path) -> No
         ran(plan, walk=plan.walk[2:], parent=parent)
 
 
+def test_a_parent_of_an_earlier_version_is_refused(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = ran(plan, walk=plan.walk[:1], partition=plan.walk[1], output=str(tmp_path / "old"))
+    without = {name: value for name, value in manifest(old).items() if name != "base_rates"}
+    monkeypatch.setattr(checkpoint, "verified", lambda ref: without)
+    with pytest.raises(GemlineError, match="does not say which base rates"):
+        ran(plan, walk=plan.walk[1:], parent=ModelRef(str(old), manifest(old)["digest"]))
+
+
 def test_a_run_that_fails_leaves_the_old_model_the_newest(plan: Plan) -> None:
     good = ran(plan)
     output = Path(plan.output)
