@@ -96,7 +96,7 @@ def build(schema: FeatureSchema, recipe: Recipe, seed: int, compute: Compute) ->
         for name, parameter in gem.named_parameters()
         if not name.startswith(TABLES_PREFIX) and parameter.requires_grad
     }
-    return Trainee(schema, recipe, compute, gem, model, DenseOptimizer(dense, recipe))
+    return Trainee(schema, recipe, compute, gem, model, DenseOptimizer(dense, recipe, gem.surface_rows))
 
 
 def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
@@ -133,6 +133,7 @@ def _step(trainee: Trainee, batch: Batch, where: str) -> float:
     norm = trainee.dense.step()
     if not np.isfinite(norm):
         raise NonFinite(f"{where}: the norm of the dense gradient is {norm}; {mend()}")
+    trainee.gem.see(trainee.dense.surfaces.steps > 0)
     return loss
 
 
