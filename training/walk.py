@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from features.transform.schema import FeatureSchema
+from training.gates import Gates, collapsed
 from training.metrics import Sample, normalized_entropy
 from training.reader import Reader, Rows
 
@@ -46,6 +47,9 @@ class Trainee(Protocol):
 
     def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
         """Train on each row once; yields the loss of every global batch."""
+
+    def gates(self) -> Gates:
+        """Gates over domain experts of what was trained on since the last call, by surface; see `training.gates`."""
 
     def start_at(self, rates: Mapping[str, float]) -> None:
         """Start tasks at base rates of the full log."""
@@ -104,7 +108,7 @@ class Walked:
     """What a walk did, for the manifest and the reports.
 
     Attributes:
-        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined).
+        days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined), gates by surface.
         consumed_examples: days whose examples were trained on.
         started: tasks whose heads have met a label, in this walk or before it.
     """
@@ -142,7 +146,10 @@ def walk(
         losses = list(trainee.train_on(reader, due, f"walk {day}"))
         walked.consumed_examples |= {_iso(ordinal) for ordinal in np.unique(due.day)}
         walked.days[day] = _summary(predictions.as_served(due), len(today), len(due), losses)
+        walked.days[day]["gates"] = gates = trainee.gates()
         say(f"walk {number}/{len(days)} {day}: {_line(walked.days[day])}")
+        if warning := collapsed(gates):
+            say(f"walk {number}/{len(days)} {day}: {warning}")
     return walked
 
 

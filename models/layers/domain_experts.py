@@ -9,6 +9,7 @@ Shapes: B rows, S surfaces, K shared and E own experts, i in, o out.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,8 @@ class DomainExperts(nn.Module):
     seen: Tensor
     own_weight: nn.Parameter
     own_bias: nn.Parameter
+    watch: Callable[[Tensor, Tensor], None] | None = None
+    """Given the gate's weights and the surfaces of every batch in training."""
 
     def __init__(
         self, width: int, out: int, surfaces: int, *, shared: int = 2, own: int = 1, temperature: float = 4.0
@@ -68,6 +71,8 @@ class DomainExperts(nn.Module):
             kept, masked = logits[:, : self.shared_experts], logits[:, self.shared_experts :]
             logits = torch.cat([kept, masked.masked_fill(new[:, None], -torch.inf)], dim=1)
         weights = (logits / self.temperature).softmax(-1)
+        if self.training and self.watch is not None:
+            self.watch(weights.detach(), surface)
         mixed = (torch.cat([shared, own], dim=1).relu() * weights[..., None]).sum(1)
         return mixed, weights
 
