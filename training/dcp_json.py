@@ -30,7 +30,8 @@ from features.errors import GemlineError
 INDEX = "metadata.json"
 """The file that names every tensor and where its parts lie."""
 
-_DTYPES = {str(dtype): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32)}
+_KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.bool)
+_DTYPES = {str(dtype): dtype for dtype in _KINDS}
 
 
 class JsonWriter(dcp.FileSystemWriter):

@@ -25,6 +25,7 @@ from training import checkpoint
 from training.compute import Compute, summed
 from training.finite import NonFinite, mend
 from training.fused import fuse_tables, table_state
+from training.gates import GateMonitor
 from training.optim import DenseOptimizer
 from training.parallel import average_gradients, shard
 from training.plan import ModelRef
@@ -46,6 +47,7 @@ class Trainee:
         gem: the model's mathematics; its embedding collection is sharded when there is a group.
         model: what is called: `gem`, or TorchRec's wrapper around it.
         dense: optimizer of all but the tables, whose own is fused into the backward pass.
+        monitor: of the gates over domain experts.
         factors: of the tasks' losses, see `weigh`.
     """
 
@@ -55,6 +57,7 @@ class Trainee:
     gem: Gem
     model: nn.Module
     dense: DenseOptimizer
+    monitor: GateMonitor
     factors: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,6 +82,10 @@ class Trainee:
     def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
         """Train on each row once, see `train_on`."""
         return train_on(self, reader, rows, where)
+
+    def gates(self) -> dict[str, dict[str, Any]]:
+        """Gates over domain experts, see `training.gates`."""
+        return self.monitor.report()
 
     def start_at(self, rates: Mapping[str, float]) -> None:
         """Start biases at base rates."""
@@ -109,7 +116,8 @@ def build(schema: FeatureSchema, recipe: Recipe, seed: int, compute: Compute) ->
         for name, parameter in gem.named_parameters()
         if not name.startswith(TABLES_PREFIX) and parameter.requires_grad
     }
-    return Trainee(schema, recipe, compute, gem, model, DenseOptimizer(dense, recipe))
+    monitor = GateMonitor(gem.trunk.experts, schema.surfaces, compute)
+    return Trainee(schema, recipe, compute, gem, model, DenseOptimizer(dense, recipe, gem.surface_rows), monitor)
 
 
 def train_step(trainee: Trainee, batch: Batch, where: str) -> float:
@@ -152,6 +160,7 @@ def _step(trainee: Trainee, batch: Batch, where: str) -> float:
     norm = trainee.dense.step()
     if not np.isfinite(norm):
         raise NonFinite(f"{where}: the norm of the dense gradient is {norm}; {mend()}")
+    trainee.gem.see(trainee.dense.surfaces.steps > 0)
     return loss
 
 

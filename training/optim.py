@@ -6,34 +6,38 @@ pass at a constant rate are noise, which showed as calibration that swung from d
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from training.recipes import Recipe
+from training.surface_rows import SurfaceRows
 
 FIRST_STEPS = 10
 """The average over n steps begins as if over n + this many, so that it leaves its random start soon."""
 
 
 class DenseOptimizer:
-    """Adam with gradient clipping and, on a cold start, a rising rate.
+    """Adam with gradient clipping and, on a cold start, a rising rate; surfaces' own rows by `training.surface_rows`.
 
     The parameters hold the average, except inside `training`, where they are the weights that are trained. Step count
     and trained weights are part of the checkpoint, so that a continued run goes on as if it had not stopped.
     """
 
-    def __init__(self, parameters: dict[str, nn.Parameter], recipe: Recipe) -> None:
-        """Optimize these parameters, by name."""
-        self.parameters = dict(sorted(parameters.items()))
+    def __init__(self, parameters: dict[str, nn.Parameter], recipe: Recipe, by_surface: Collection[str] = ()) -> None:
+        """Optimize these parameters, by name; `by_surface` names those whose first dimension is the surface."""
+        shared = {name: parameters[name] for name in sorted(parameters) if name not in by_surface}
+        rows = {name: parameters[name] for name in sorted(by_surface)}
+        self.shared, self.surfaces = list(shared.values()), SurfaceRows(rows, recipe)
+        self.parameters = shared | rows
         self.recipe = recipe
         self.steps = torch.zeros((), dtype=torch.int64)
         self.trained = [tensor.detach().clone() for tensor in self.parameters.values()]
         self._average = [tensor.detach().clone() for tensor in self.parameters.values()]
-        matrices = [tensor for tensor in self.parameters.values() if tensor.dim() > 1]
-        others = [tensor for tensor in self.parameters.values() if tensor.dim() <= 1]
+        matrices = [tensor for tensor in self.shared if tensor.dim() > 1]
+        others = [tensor for tensor in self.shared if tensor.dim() <= 1]
         groups = [
             {"params": matrices, "weight_decay": recipe.weight_decay},
             {"params": others, "weight_decay": 0.0},
@@ -43,7 +47,7 @@ class DenseOptimizer:
 
     def _allocate(self) -> None:
         """Make the moments now: a checkpoint is loaded into them before the first step."""
-        for tensor in self.parameters.values():
+        for tensor in self.shared:
             self.adam.state[tensor] = {
                 "step": torch.zeros((), dtype=torch.float32),
                 "exp_avg": torch.zeros_like(tensor),
@@ -74,7 +78,8 @@ class DenseOptimizer:
         Returns:
             The norm of the gradient before clipping; when it is not finite, nothing was updated.
         """
-        norm = float(nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip_norm))
+        own = self.surfaces.norms()
+        norm = math.hypot(float(nn.utils.clip_grad_norm_(self.shared, self.recipe.clip_norm)), float(own.norm()))
         if not math.isfinite(norm):
             return norm
         self.steps += 1
@@ -85,18 +90,18 @@ class DenseOptimizer:
         self.adam.zero_grad(set_to_none=True)
         steps = self.steps.item()
         kept = min(self.recipe.average, steps / (steps + FIRST_STEPS))
-        held = [tensor.data for tensor in self.parameters.values()]
-        torch._foreach_lerp_(self._average, held, 1.0 - kept)
+        averages, rows = self._average[: len(self.shared)], self._average[len(self.shared) :]
+        torch._foreach_lerp_(averages, [tensor.data for tensor in self.shared], 1.0 - kept)
+        self.surfaces.step(own, rows, FIRST_STEPS)
         return norm
 
     def state(self) -> dict[str, Tensor]:
         """Moments and counts by canonical name; the tensors themselves, so loading into them restores."""
-        found = {"dense_optim.steps": self.steps}
+        found = {"steps": self.steps} | self.surfaces.state()
         for (name, tensor), trained in zip(self.parameters.items(), self.trained, strict=True):
-            found[f"dense_optim.{name}.trained"] = trained
-            for key, value in self.adam.state[tensor].items():
-                found[f"dense_optim.{name}.{key}"] = value
-        return found
+            found[f"{name}.trained"] = trained
+            found |= {f"{name}.{key}": value for key, value in self.adam.state.get(tensor, {}).items()}
+        return {f"dense_optim.{name}": value for name, value in found.items()}
 
 
 def _copy(to: list[Tensor], source: list[Tensor]) -> None:

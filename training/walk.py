@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from features.transform.schema import FeatureSchema
+from training.gates import Gates, collapsed
 from training.metrics import Sample, normalized_entropy
 from training.mixing import Mixing, mixed
 from training.reader import Reader, Rows
@@ -49,6 +50,9 @@ class Trainee(Protocol):
 
     def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
         """Train on each row once; yields the loss of every global batch."""
+
+    def gates(self) -> Gates:
+        """Gates over domain experts of what was trained on since the last call, by surface; see `training.gates`."""
 
     def start_at(self, rates: Mapping[str, float]) -> None:
         """Start tasks at base rates of the full log."""
@@ -115,7 +119,8 @@ class Walked:
 
     Attributes:
         days: by walked day: rows, steps, mean loss, as-served NE by task (None when undefined), the tasks' shares of
-            the loss and of the trunk's gradient, and the mix by surface where not all due rows were trained on.
+            the loss and of the trunk's gradient, gates by surface, and the mix by surface where not all due rows were
+            trained on.
         consumed_examples: days whose examples were trained on.
         rates: base rate that each task started at, in this walk or before it.
     """
@@ -164,9 +169,12 @@ def walk(
         walked.consumed_examples |= {_iso(ordinal) for ordinal in np.unique(due.day)}
         walked.days[day] = _summary(predictions.as_served(due), len(today), len(learned), losses)
         walked.days[day]["shares"] = trainee.shares.report()
+        walked.days[day]["gates"] = gates = trainee.gates()
         if mix:
             walked.days[day]["mix"] = mix
         say(f"walk {number}/{len(days)} {day}: {_line(walked.days[day])}")
+        if warning := collapsed(gates):
+            say(f"walk {number}/{len(days)} {day}: {warning}")
     return walked
 
 

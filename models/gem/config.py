@@ -20,7 +20,7 @@ CHOICES = {
     "pooling": ("seeds", "attention"),
     "activation": tuple(ACTIVATIONS),
 }
-MAY_BE_ZERO = ("pyramid_levels", "cross_rank")
+MAY_BE_ZERO = ("pyramid_levels", "cross_rank", "domain_experts", "surface_experts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,12 @@ class GemConfig:
         wukong_linear_tokens: tokens n_L made by each layer's linear compress blocks.
         wukong_hidden: hidden widths of each FM block's MLP.
         cross_rank: of DCNv2's matrices; 0 keeps them whole.
-        head_hidden: hidden widths of the shared trunk.
+        head_hidden: hidden widths of the trunk.
+        domain_experts: shared experts of the trunk's last layer (`models.layers.domain_experts`); 0 leaves the mixture,
+            and with it the surfaces' own experts, out.
+        surface_experts: experts of each surface's own beside them; 0 shares all.
+        expert_temperature: of the gates over domain experts.
+        surface_conditioning: let the surface gate the units that the heads read (`models.layers.heads`).
         dropout: rate inside MLPs; 0 trains deterministically without a generator.
     """
 
@@ -111,6 +116,10 @@ class GemConfig:
     wukong_hidden: tuple[int, ...] = (128,)
     cross_rank: int = 0
     head_hidden: tuple[int, ...] = (128, 64)
+    domain_experts: int = 2
+    surface_experts: int = 1
+    expert_temperature: float = 4.0
+    surface_conditioning: bool = True
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
@@ -132,6 +141,8 @@ class GemConfig:
         self._check_divisions()
         if not self.matching_taus or min(self.matching_taus) <= 0:
             raise ValueError("GemConfig.matching_taus must hold at least one positive number of days")
+        if not self.expert_temperature > 0:
+            raise ValueError(f"GemConfig.expert_temperature is {self.expert_temperature}; it must be above 0")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"GemConfig.dropout is {self.dropout}; it must be in [0, 1)")
         if sum(self.history_quotas.values()) > self.history_length or min(self.history_quotas.values(), default=1) < 1:

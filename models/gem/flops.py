@@ -1,4 +1,4 @@
-"""FLOPs of Kunlun on paper, by part: what a layer's parts cost, which of them run, and what CompSkip saves.
+"""FLOPs of Kunlun on paper, by part: what its parts cost, which of them run, what CompSkip saves; and of the trunk.
 
 A multiplication with an addition counts as two; element-wise work does not count. The sequence part is paid for every
 slot of every block, padding included, once per request however many candidates it has. CompSkip leaves out half of
@@ -142,6 +142,15 @@ def kunlun(config: GemConfig, sizes: Sizes, load: Load) -> Parts:
         request=config.layers * context + (config.layers - 1) * share,
         interaction=interaction,
     )
+
+
+def trunk(config: GemConfig, width: int, rows: int) -> int:
+    """`models.gem.trunk.Trunk` of an interaction vector this wide, whatever surfaces the rows are of."""
+    *hidden, out = config.head_hidden
+    if not config.domain_experts:
+        return mlp(rows, width, *hidden, out)
+    last, experts = (width, *hidden)[-1], config.domain_experts + config.surface_experts
+    return mlp(rows, width, *hidden) + mlp(rows, last, experts * out) + mlp(rows, last, experts)
 
 
 def saved(config: GemConfig, sizes: Sizes, load: Load) -> float:

@@ -1,8 +1,9 @@
 """GEM: tables, tokens of requests and candidates, a backbone, and multi-task heads.
 
 Per request (R of them): shared tokens and histories. Per example (B): its own tokens. The backbone (Kunlun, or a
-sibling on the same interface) makes tokens of both, a trunk and heads make logits. A linear path from all tokens to
-the logits runs beside it: it learns base rates and popularity in the first steps of a single pass.
+sibling on the same interface) makes tokens of both; a trunk, with shared experts and experts of each surface, and
+heads make logits. A linear path from all tokens to the logits runs beside it: it learns base rates and popularity in
+the first steps of a single pass.
 
 The logits are those of the full log: what sampling does to the odds is added inside the loss, nowhere else.
 """
@@ -18,9 +19,9 @@ from models.gem.architectures import backbone_of
 from models.gem.backbone import Sizes
 from models.gem.config import GemConfig
 from models.gem.tokens import CandidateSide, RequestSide
+from models.gem.trunk import Trunk
 from models.interfaces import Inputs, Schema
 from models.layers.heads import TaskHeads
-from models.layers.mlp import MLP
 from models.layers.tables import PlainTables
 from models.layers.touches import TouchCounters
 
@@ -47,9 +48,9 @@ class Gem(nn.Module):
         self.candidates = CandidateSide(schema, config, self.requests.activity.width)
         own, shared = self.candidates.tokens, self.requests.tokens
         self.backbone = backbone_of(config, Sizes(own, shared, self.requests.towers))
-        *hidden, width = config.head_hidden
-        self.trunk = MLP(self.backbone.out_tokens * dim, hidden, width, config.dropout)
-        self.heads = TaskHeads(width, tasks, len(schema.surfaces))
+        surfaces = len(schema.surfaces)
+        self.trunk = Trunk(self.backbone.out_tokens * dim, config, surfaces)
+        self.heads = TaskHeads(config.head_hidden[-1], tasks, surfaces, conditioned=config.surface_conditioning)
         self.linear_own = nn.Linear(own * dim, tasks, bias=False)
         self.linear_shared = nn.Linear(shared * dim, tasks, bias=False)
         self.linear_numbers = nn.Linear(self.candidates.width + schema.dense_width, tasks, bias=False)
@@ -69,6 +70,21 @@ class Gem(nn.Module):
         Call it once per training step, never when scoring.
         """
         self.touches.update(self.embeddings, batch)
+
+    @property
+    def surface_rows(self) -> set[str]:
+        """Names of the parameters whose first dimension is the surface: a row is moved by its surface's data alone."""
+        return {
+            f"{name}.{own}"
+            for name, module in self.named_modules()
+            for own in getattr(module, "BY_SURFACE", ())
+            if own in dict(module.named_parameters())
+        }
+
+    def see(self, surfaces: Tensor) -> None:
+        """Let the own experts of surfaces that have been trained on answer from now on; bool [S]."""
+        if self.trunk.experts is not None:
+            self.trunk.experts.see(surfaces)
 
     @torch.no_grad()
     def start_at(self, rates: Mapping[str, float]) -> None:
@@ -93,7 +109,7 @@ class Gem(nn.Module):
         own, numbers = self.candidates(batch, found, activity)
         row = batch.rows_of_history
         interaction = self.backbone(own, shared, towers, row).flatten(1)
-        hidden = self.trunk(interaction).relu()
+        hidden = self.trunk(interaction, batch.surface)
         linear = (
             self.linear_own(own.flatten(1))
             + self.linear_shared(shared.flatten(1))[row]

@@ -96,6 +96,9 @@ class CandidateSide(nn.Module):
         activity_width: numbers that each request adds.
     """
 
+    BY_SURFACE = ("surface.weight",)
+    """Parameters whose first dimension is the surface."""
+
     def __init__(self, schema: Schema, config: GemConfig, activity_width: int) -> None:
         super().__init__()
         dim = config.dim

@@ -15,16 +15,22 @@ class TaskHeads(nn.Module):
         width: width of the trunk's output.
         tasks: T.
         surfaces: number of surfaces.
+        conditioned: let the surface gate the trunk's units; without, it has its biases alone.
     """
 
-    def __init__(self, width: int, tasks: int, surfaces: int) -> None:
+    BY_SURFACE = ("gate.weight", "bias.weight")
+    """Parameters whose first dimension is the surface."""
+
+    def __init__(self, width: int, tasks: int, surfaces: int, *, conditioned: bool = True) -> None:
         super().__init__()
-        self.gate = nn.Embedding.from_pretrained(torch.zeros(surfaces, width), freeze=False)
+        self.gate = nn.Embedding.from_pretrained(torch.zeros(surfaces, width), freeze=False) if conditioned else None
         self.bias = nn.Embedding.from_pretrained(torch.zeros(surfaces, tasks), freeze=False)
         self.tasks = nn.Linear(width, tasks)
         nn.init.zeros_(self.tasks.bias)
 
     def forward(self, x: Tensor, surface: Tensor) -> Tensor:
         """[B, width] and surfaces int64 [B] -> [B, T]."""
-        logits: Tensor = self.tasks(x * (2.0 * self.gate(surface).sigmoid())) + self.bias(surface)
+        if self.gate is not None:
+            x = x * (2.0 * self.gate(surface).sigmoid())
+        logits: Tensor = self.tasks(x) + self.bias(surface)
         return logits

@@ -125,3 +125,35 @@ def test_weights_depend_on_the_seed_alone(plan: Plan, trainee: Trainee) -> None:
     same, other = (build(plan.schema, plan.recipe, seed, CPU).tensors() for seed in (plan.seed, plan.seed + 1))
     assert all(torch.equal(tensor, same[name]) for name, tensor in trainee.tensors().items())
     assert any(not torch.equal(tensor, other[name]) for name, tensor in trainee.tensors().items())
+
+
+def test_a_batch_of_one_surface_moves_nothing_of_another(plan: Plan, reader: Reader, trainee: Trainee) -> None:
+    """Weights at rest and trained, moments and averages, to the last bit; what is shared moves."""
+    _, batch = next(reader.batches(reader.labelled(plan.walk[1]), plan.schema, 64, Share(), HistoryCut(10)))
+    train_step(trainee, batch, "both")
+    before = copies(trainee)
+    for _ in range(3):
+        train_step(trainee, batch.rows((batch.surface == 0).nonzero().squeeze(1)), "one")
+    owned = [name for name in before if any(own in name for own in trainee.gem.surface_rows)]
+    assert len(owned) == 4 * len(trainee.gem.surface_rows)
+    for name in owned:
+        assert torch.equal(trainee.tensors()[name][1], before[name][1]), name
+        assert not torch.equal(trainee.tensors()[name][0], before[name][0]), name
+    assert trainee.dense.surfaces.steps.tolist() == [4, 1]
+
+
+def test_a_surface_answers_from_shared_experts_until_it_was_trained_on(
+    plan: Plan, reader: Reader, trainee: Trainee
+) -> None:
+    _, batch = next(reader.batches(reader.labelled(plan.walk[1]), plan.schema, 64, Share(), HistoryCut(10)))
+    experts = trainee.gem.trunk.experts
+    assert experts is not None
+    train_step(trainee, batch.rows((batch.surface == 0).nonzero().squeeze(1)), "one")
+    assert experts.seen.tolist() == [True, False]
+    trainee.model.eval()
+    with torch.no_grad():
+        before = trainee.model(batch)
+        experts.own_bias.add_(10.0)
+        assert torch.equal((trainee.model(batch) != before).any(1), batch.surface == 0)
+    train_step(trainee, batch, "both")
+    assert experts.seen.tolist() == [True, True]

@@ -180,6 +180,10 @@ def test_the_manifest_says_what_happened(plan: Plan) -> None:
     assert data["metrics"]["scored"] == 450
     assert data["metrics"]["days"][plan.walk[1]]["as_served_ne"]["click"] > 0
     assert data["metrics"]["days"][plan.walk[0]]["as_served_ne"]["buy"] is None
+    gates = data["metrics"]["days"][plan.walk[1]]["gates"]
+    assert set(gates) == set(plan.schema.surfaces)
+    for gate in gates.values():
+        assert sum(gate["mean"]) == pytest.approx(1.0, abs=1e-3) and gate["max"] == max(gate["mean"]) < 0.98
     assert Plan.from_dict(plan.to_dict()).schema.to_dict() == data["schema"]
 
 

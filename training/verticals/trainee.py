@@ -164,6 +164,10 @@ class VerticalTrainee:
             losses = {role: arm.step(batch, transfer, f"{where}, step {step}") for role, arm in self.arms.items()}
             yield losses[CANDIDATE]
 
+    def gates(self) -> dict[str, dict[str, Any]]:
+        """None: a vertical has no domain experts."""
+        return {}
+
     @torch.no_grad()
     def scores(self, reader: Reader, rows: Rows) -> dict[str, np.ndarray]:
         """Probabilities in the full log by role: float32 [N, T] each."""

@@ -19,6 +19,8 @@ def test_round_trip() -> None:
         ({"matching_taus": []}, "matching_taus"),
         ({"matching_taus": [0.0]}, "matching_taus"),
         ({"dropout": 1.0}, "dropout"),
+        ({"expert_temperature": 0.0}, "expert_temperature"),
+        ({"surface_experts": -1}, "surface_experts is -1"),
         ({"dimm": 3}, "no \\['dimm'\\]"),
     ],
 )

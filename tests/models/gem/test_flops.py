@@ -11,9 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from models.gem.backbone import Events, Sizes
 from models.gem.config import GemConfig
-from models.gem.flops import Load, attention, kunlun, saved
+from models.gem.flops import Load, attention, kunlun, saved, trunk
 from models.gem.kunlun import Kunlun
 from models.gem.schedule import schedule
+from models.gem.trunk import Trunk
 from models.layers.blocks import BlockLayout
 from training.flops import CPU_ATTENTION
 
@@ -100,6 +101,15 @@ def test_compskip_takes_from_the_sequence_part_alone() -> None:
     assert 4 * part.summary == 3 * whole.summary, "of four summaries, only the third is skipped"
     assert sum(run.summary for run in schedule(4, compskip=True)) == 3
     assert part.sequence == part.total - part.request - part.interaction
+
+
+@pytest.mark.parametrize("hidden", [(7,), (9, 5), (9, 6, 5)])
+@pytest.mark.parametrize(("shared", "own"), [(0, 1), (1, 0), (2, 1), (1, 3)])
+def test_the_trunk_costs_what_a_counter_counts(hidden: tuple[int, ...], shared: int, own: int) -> None:
+    config = GemConfig(head_hidden=hidden, domain_experts=shared, surface_experts=own)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        Trunk(11, config, 4)(torch.randn(13, 11), torch.randint(0, 4, (13,)))
+    assert trunk(config, 11, 13) == counter.get_total_flops() > 0
 
 
 def test_full_attention_has_no_closed_form() -> None:

@@ -130,6 +130,46 @@ def test_a_cold_model_can_start_at_the_base_rate(schema: FeatureSchema, toy: Toy
         model.start_at({"nope": 0.1})
 
 
+def test_a_new_surface_answers_without_its_own_experts(schema: FeatureSchema, toy: Toy) -> None:
+    batch, model = toy(schema, requests=6), trained(Gem(schema, SMALL)).eval()
+    assert model.trunk.experts is not None
+    model.see(torch.tensor([True, False]))
+    before = model(batch)
+    torch.nn.init.normal_(model.trunk.experts.own_weight)
+    moved = (model(batch) != before).any(1)
+    assert torch.equal(moved, batch.surface == 0) and 0 < int(moved.sum()) < len(batch)
+    copy = Gem(schema, SMALL).eval()
+    copy.load_state_dict(model.state_dict())
+    assert torch.equal(copy(batch), model(batch)), "which surfaces were seen is part of the weights"
+
+
+def test_what_belongs_to_a_surface_gets_no_gradient_without_its_rows(schema: FeatureSchema, toy: Toy) -> None:
+    batch, model = toy(schema, requests=6), trained(Gem(schema, SMALL))
+    owned = {"trunk.experts.gate", "trunk.experts.own_weight", "trunk.experts.own_bias"}
+    assert model.surface_rows == owned | {"heads.gate.weight", "heads.bias.weight", "candidates.surface.weight"}
+    part = batch.rows((batch.surface == 1).nonzero().squeeze(1))
+    gem_loss(model(part), part, schema).total().backward()
+    for name in model.surface_rows:
+        gradient = model.get_parameter(name).grad
+        assert gradient is not None and len(gradient) == 2
+        assert not gradient[0].any() and gradient[1].any(), name
+
+
+@pytest.mark.parametrize("experts", [0, 1])
+def test_without_own_experts_and_conditioning_a_surface_has_biases_alone(
+    schema: FeatureSchema, toy: Toy, experts: int
+) -> None:
+    config = replace(SMALL, domain_experts=experts, surface_experts=0, surface_conditioning=False)
+    model = trained(Gem(schema, config))
+    batch = toy(schema, requests=4)
+    hidden = model.represent(batch)[1]["trunk"]
+    turned = replace(batch, surface=1 - batch.surface)
+    torch.nn.init.zeros_(model.candidates.surface.weight)
+    torch.testing.assert_close(model.represent(batch)[1]["trunk"], model.represent(turned)[1]["trunk"])
+    assert hidden.shape == (len(batch), 8) and bool((hidden >= 0).all())
+    model.see(torch.ones(2, dtype=torch.bool))
+
+
 def test_a_schema_without_history_or_dense_features_works(schema: FeatureSchema, toy: Toy) -> None:
     bare = replace(schema, history=History(), dense=())
     batch = toy(bare, requests=3)

@@ -14,8 +14,15 @@ def test_surfaces_are_equal_at_the_start_and_learn_apart() -> None:
     torch.testing.assert_close(start, heads.tasks(x))
     heads(x, torch.ones(4, dtype=torch.long)).square().sum().backward()
     for table in (heads.gate, heads.bias):
-        assert table.weight.grad is not None
+        assert table is not None and table.weight.grad is not None
         assert table.weight.grad[1].any() and not table.weight.grad[[0, 2]].any()
+
+
+def test_without_conditioning_a_surface_has_its_biases_alone() -> None:
+    heads, x = TaskHeads(6, 2, 3, conditioned=False), torch.randn(4, 6)
+    torch.nn.init.normal_(heads.bias.weight)
+    torch.testing.assert_close(heads(x, torch.full((4,), 2)), heads.tasks(x) + heads.bias.weight[2])
+    assert {name for name, _ in heads.named_parameters()} == {"bias.weight", "tasks.weight", "tasks.bias"}
 
 
 def test_mlp_is_what_it_says() -> None:
