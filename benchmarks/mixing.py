@@ -172,7 +172,8 @@ def trained(days: list[Rows], mixing: Mixing, rate: float, seed: int, corrected:
             step += 1
             if step > 4 * steps // 5:
                 average.update_parameters(net)
-    return average.module, sum(len(rows) for rows in learned)
+    averaged: Any = average.module
+    return averaged, sum(len(rows) for rows in learned)
 
 
 def _uncorrected(day: Rows, rows: Rows) -> Rows:
