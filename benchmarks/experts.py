@@ -18,7 +18,8 @@ its margin. Seeds are added from 6 up to 12 until the standard errors of the fig
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import mean
 
 import numpy as np
@@ -42,13 +43,13 @@ WORLDS = {"transfer": (0.9, 0.1), "conflict": (0.5, 0.5), "alike": (0.5, 0.5)}
 """Share of the rows of each surface."""
 ARMS = {"experts": (2, 1), "shared": (3, 0), "separate": (3, 0)}
 """Shared experts and experts of each surface's own."""
-FIELDS = {"user": 256, "ad": 128, "page": 32}
+FIELDS = {"user": 64, "ad": 48, "page": 16}
 """Ids of each field; row 0 of a table means missing."""
 RANK, LEVEL = 4, -2.5
 FIRST_ROWS = 50_000
 """Of which the base rates are counted."""
-BATCH, STEPS = 1024, 400
-RATES = (0.001, 0.003, 0.01)
+BATCH, STEPS = 1024, 300
+RATES = (0.002, 0.005, 0.01, 0.02)
 TUNING_SEEDS = (900, 901)
 FEWEST, MOST = 6, 12
 CONFIDENCE = 0.99
@@ -85,11 +86,15 @@ class Rows:
     chance: Tensor
     label: Tensor
 
-    def of(self, surface: int) -> "Rows":
+    def take(self, kept: Tensor) -> "Rows":
+        """The rows of a mask [B]."""
+        ids = {name: rows[kept] for name, rows in self.ids.items()}
+        return Rows(ids, self.surface[kept], self.chance[kept], self.label[kept])
+
+    def own(self, surface: int) -> "Rows":
         """The rows of one surface, which is surface 0 of its own model."""
-        mine = self.surface == surface
-        ids = {name: rows[mine] for name, rows in self.ids.items()}
-        return Rows(ids, torch.zeros(int(mine.sum()), dtype=torch.int64), self.chance[mine], self.label[mine])
+        mine = self.take(self.surface == surface)
+        return replace(mine, surface=torch.zeros_like(mine.surface))
 
     def batch(self) -> Batch:
         """What a model takes."""
@@ -136,9 +141,9 @@ class World:
         return Rows({name: value + 1 for name, value in ids.items()}, surface, chance, label)
 
 
-def recipe(arm: str, rate: float = RATES[1]) -> Recipe:
+def recipe(arm: str, rate: float = RATES[2]) -> Recipe:
     """Sizes and settings of an arm."""
-    made = Recipe(name="experts", model=MODEL, batch_size=BATCH, dense_lr=rate, warmup_steps=20)
+    made = Recipe(name="experts", model=MODEL, batch_size=BATCH, table_lr=0.1, dense_lr=rate)
     shared, own = ARMS[arm]
     return made.derive({"model": {"domain_experts": shared, "surface_experts": own}})
 
@@ -164,36 +169,34 @@ def judge(trainee: Trainee, rows: Rows) -> float:
 def outcome(world: World, arm: str, rate: float, *, steps: int, judged: Rows) -> list[float]:
     """NE of an arm by surface."""
     settings = recipe(arm, rate)
-    if arm == "separate":
-        models = [
-            train((name,), settings, lambda rows, part, at=at: world.sample(rows, part).of(at), steps)  # type: ignore[misc]
-            for at, name in enumerate(SURFACES)
-        ]
-        return [judge(model, judged.of(at)) for at, model in enumerate(models)]
-    trainee = train(SURFACES, settings, world.sample, steps)
-    mine = [torch.nonzero(judged.surface == at).squeeze(1) for at in range(len(SURFACES))]
-    return [judge(trainee, _taken(judged, rows)) for rows in mine]
+    if arm != "separate":
+        trainee = train(SURFACES, settings, world.sample, steps)
+        return [judge(trainee, judged.take(judged.surface == at)) for at in range(len(SURFACES))]
+    found = []
+    for at, name in enumerate(SURFACES):
+        model = train((name,), settings, partial(_own, world, at), steps)
+        found.append(judge(model, judged.own(at)))
+    return found
 
 
-def _taken(rows: Rows, place: Tensor) -> Rows:
-    ids = {name: value[place] for name, value in rows.ids.items()}
-    return Rows(ids, rows.surface[place], rows.chance[place], rows.label[place])
+def _own(world: World, surface: int, rows: int, part: int) -> Rows:
+    return world.sample(rows, part).own(surface)
 
 
-def best_rates(name: str, *, steps: int, rows: int, rates: Sequence[float]) -> dict[str, tuple[float, ...]]:
+def best_rates(name: str, *, steps: int, rows: int) -> dict[str, tuple[float, ...]]:
     """Each arm's learning rate by surface: of the lowest NE over the tuning seeds.
 
     An arm of one model takes one rate, by the mean over its surfaces.
     """
     chosen = {}
     for arm in ARMS:
-        tried = np.zeros((len(rates), len(SURFACES)))
-        for at, rate in enumerate(rates):
+        tried = np.zeros((len(RATES), len(SURFACES)))
+        for at, rate in enumerate(RATES):
             for seed in TUNING_SEEDS:
                 world = World(name, seed)
                 tried[at] += outcome(world, arm, rate, steps=steps, judged=world.sample(rows, 999_999))
         best = tried.argmin(0) if arm == "separate" else tried.mean(1, keepdims=True).argmin(0).repeat(len(SURFACES))
-        chosen[arm] = tuple(rates[place] for place in best)
+        chosen[arm] = tuple(RATES[place] for place in best)
     return chosen
 
 
@@ -201,16 +204,14 @@ Cells = dict[str, float]
 """NE by world, arm and surface, `transfer_experts_second`; `transfer_truth_second` is what nothing beats."""
 
 
-def figures(
-    chosen: Mapping[str, Mapping[str, tuple[float, ...]]], *, steps: int, rows: int, seed: int
-) -> Cells:
+def figures(chosen: Mapping[str, Mapping[str, tuple[float, ...]]], *, steps: int, rows: int, seed: int) -> Cells:
     """All worlds and arms of one seed."""
     found: Cells = {}
     for name, rates in chosen.items():
         world = World(name, seed)
         judged = world.sample(rows, 999_999)
         for at, surface in enumerate(SURFACES):
-            part = judged.of(at)
+            part = judged.own(at)
             found[f"{name}_truth_{surface}"] = entropies(part.chance, part.chance, torch.ones_like(part.chance))
         for arm in ARMS:
             given = {r: outcome(world, arm, r, steps=steps, judged=judged) for r in sorted(set(rates[arm]))}
@@ -253,13 +254,9 @@ def run(quick: bool) -> Result:
     """
     torch.set_num_threads(1)  # the matrices are too small for two
     fewest, most, steps, rows = (2, 2, 20, 20_000) if quick else (FEWEST, MOST, STEPS, 100_000)
+    given = dict.fromkeys(ARMS, (RATES[2],) * len(SURFACES))
     with deterministic():
-        chosen = {
-            name: dict.fromkeys(ARMS, (RATES[1],) * len(SURFACES))
-            if quick
-            else best_rates(name, steps=steps, rows=rows, rates=RATES)
-            for name in WORLDS
-        }
+        chosen = {name: given if quick else best_rates(name, steps=steps, rows=rows) for name in WORLDS}
         by_seed: list[Cells] = []
         while len(by_seed) < fewest or (len(by_seed) < most and not exact(by_seed)):
             by_seed.append(figures(chosen, steps=steps, rows=rows, seed=len(by_seed)))
@@ -292,8 +289,8 @@ def flops() -> dict[str, int]:
     rows = World("alike", 0).sample(64, 0)
     found = {}
     for arm in ARMS:
-        own = arm == "separate"
-        trainee = build(schema(SURFACES[:1] if own else SURFACES), recipe(arm), 0, Compute.alone())
-        batch = Rows(rows.ids, torch.zeros_like(rows.surface), rows.chance, rows.label) if own else rows
-        found[arm] = count(trainee.model, batch.batch()) // len(rows.surface)
+        one = arm == "separate"
+        trainee = build(schema(SURFACES[:1] if one else SURFACES), recipe(arm), 0, Compute.alone())
+        seen = replace(rows, surface=torch.zeros_like(rows.surface)) if one else rows
+        found[arm] = count(trainee.model, seen.batch()) // len(rows.surface)
     return found
