@@ -16,6 +16,7 @@ from tests.training.conftest import schema
 from training import checkpoint, dcp_json
 from training.compute import Compute
 from training.continuing import STEPS, only_surfaces_differ, with_surfaces_of
+from training.loop import build
 from training.plan import ModelRef, Plan
 from training.run import train
 
@@ -80,15 +81,15 @@ def test_only_more_surfaces_and_another_order_of_them_continue() -> None:
     assert with_surfaces_of(old, more).surfaces == (*OLD, "reels")
 
 
-def test_rows_follow_their_surfaces_and_new_ones_start_cold(plan: Plan, half: Path, tmp_path: Path) -> None:
+def test_rows_follow_their_surfaces_and_new_ones_start_cold(plan: Plan, half: Path) -> None:
     wide = replace(plan.schema, surfaces=MORE)
-    built = tensors(ran(plan, schema=wide, walk=plan.walk[:1], partition=plan.walk[1], output=str(tmp_path / "cold")))
+    built = build(wide, plan.recipe, plan.seed, CPU).tensors()
     before, found = tensors(half), tensors(ran(plan, schema=wide, walk=(), parent=ref(half)))
     assert before[STEPS].min() > 0
     by_name = {name: tensor for name, tensor in found.items() if tensor.shape != before[name].shape}
-    assert {
-        f"model.{name}" for name in ("trunk.experts.own_weight", "heads.bias.weight", "candidates.surface.weight")
-    } < (by_name.keys())
+    assert {"model.trunk.experts.own_weight", "model.heads.bias.weight", "model.candidates.surface.weight"} < set(
+        by_name
+    )
     for name, tensor in found.items():
         if name not in by_name:
             assert torch.equal(tensor, before[name]), name
@@ -97,7 +98,6 @@ def test_rows_follow_their_surfaces_and_new_ones_start_cold(plan: Plan, half: Pa
             assert torch.equal(tensor[MORE.index(surface)], before[name][OLD.index(surface)]), name
         new = tensor[MORE.index("reels")]
         if "trunk.experts." in name and "exp_avg" not in name and "seen" not in name:
-            # a surface without rows in training is as it was built
             assert torch.equal(new, built[name][MORE.index("reels")]), name
         elif (name.startswith("model.") and "seen" not in name) or name.endswith(".trained"):
             torch.testing.assert_close(new, before[name].mean(0))
@@ -129,9 +129,6 @@ def test_a_world_with_a_new_surface_goes_on_from_its_parent_beside_its_incumbent
     assert not tensors(still)["model.trunk.experts.seen"][reels]
     assert tensors(folder)["model.trunk.experts.seen"].all() and tensors(folder)[STEPS][reels] > 0
     assert checkpoint.manifest_of(folder)["base_rates"].items() >= checkpoint.manifest_of(half)["base_rates"].items()
-
-
-def test_a_lost_surface_is_refused(plan: Plan, half: Path) -> None:
     lost: FeatureSchema = replace(plan.schema, surfaces=("feed",))
     with pytest.raises(GemlineError, match="another schema; start cold"):
         ran(plan, schema=lost, walk=(), parent=ref(half))

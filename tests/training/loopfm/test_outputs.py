@@ -1,7 +1,7 @@
 """What a generation says of surfaces that came after it was frozen: nothing."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,8 +9,10 @@ import pytest
 
 from features.errors import GemlineError
 from tests.training.conftest import make_plan
-from training.loopfm.generation import Generation
 from training.loopfm.outputs import reader_of, scored
+
+if TYPE_CHECKING:
+    from training.loopfm.generation import Generation
 
 
 class Frozen:
@@ -28,7 +30,7 @@ def test_the_newest_refuses_and_older_ones_leave_out(tmp_path: Path) -> None:
     pq.write_table(data.set_column(data.column_names.index("surface"), "surface", pa.array(names)), path)
     frozen = cast("Generation", Frozen(plan.schema))
     newest, older = (reader_of(frozen, plan.examples, plan.user_history, newest=newest) for newest in (True, False))
-    with pytest.raises(GemlineError, match="gen-old does not know the surfaces reels.*then freeze anew"):
+    with pytest.raises(GemlineError, match=r"gen-old does not know the surfaces reels.*then freeze anew"):
         scored(frozen, newest, newest.examples(plan.partition))
     kept = older.examples(plan.partition)
     assert len(kept) == names.count("feed") + names.count("story") < len(names)
