@@ -1,11 +1,13 @@
 """Which kind of model a plan trains: what reads for it and what learns, behind one pair of interfaces."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from features.transform.schema import FeatureSchema
 from training.compute import Compute
+from training.continuing import with_surfaces_of
 from training.plan import ModelRef, Plan
 from training.reader import Reader
 from training.recipes import Recipe
@@ -21,8 +23,8 @@ class Learning(Trainee, Protocol):
     def touches(self) -> dict[str, Tensor]:
         """Touch counters added up over ranks, by canonical name."""
 
-    def load(self, ref: ModelRef) -> None:
-        """Become the model of a checkpoint that has been verified."""
+    def load(self, ref: ModelRef, surfaces: Sequence[str] = ()) -> None:
+        """Become the model of a checkpoint that has been verified and was trained with these surfaces."""
 
 
 class Learner(Protocol):
@@ -52,10 +54,11 @@ class GemLearner:
         return build(plan.schema, plan.recipe, plan.seed, compute)
 
     def incumbent(self, plan: Plan, manifest: dict[str, Any], compute: Compute) -> Learning:
-        """See `Learner`."""
+        """See `Learner`; surfaces that the incumbent does not know it answers as new ones."""
         from training.loop import build
 
-        return build(FeatureSchema.from_dict(manifest["schema"]), Recipe.from_dict(manifest["recipe"]), 0, compute)
+        schema = with_surfaces_of(FeatureSchema.from_dict(manifest["schema"]), plan.schema)
+        return build(schema, Recipe.from_dict(manifest["recipe"]), 0, compute)
 
 
 def learner_of(plan: Plan) -> Learner:

@@ -4,7 +4,7 @@ A step stops the run at the first loss or gradient that is not finite. Nothing i
 would be data that no count shows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from models.gem.model import Gem
 from models.layers.tables import TABLES_PREFIX
 from training import checkpoint
 from training.compute import Compute, summed
+from training.continuing import by_surface, place, room_for
 from training.finite import NonFinite, mend
 from training.fused import fuse_tables, table_state
 from training.gates import GateMonitor
@@ -95,10 +96,23 @@ class Trainee:
         """Weigh tasks by the base rates that they started at."""
         self.factors = task_factors(self.recipe.task_weights, rates, self.schema.task_names)
 
-    def load(self, ref: ModelRef) -> None:
-        """Become the model of a checkpoint that has been verified."""
+    def load(self, ref: ModelRef, surfaces: Sequence[str] = ()) -> None:
+        """Become the model of a checkpoint that has been verified.
+
+        Args:
+            ref: the checkpoint.
+            surfaces: those that it was trained with, in its order; left out: the schema's. What a surface owns is
+                found by its name, and new surfaces start cold, see `training.continuing`.
+        """
         counts = {f"touches.{table}": torch.zeros_like(c) for table, c in self.gem.touch_counts.items()}
-        checkpoint.load(self.tensors() | counts, Path(ref.path))
+        state, trained = self.tensors() | counts, tuple(surfaces) or self.schema.surfaces
+        if trained == self.schema.surfaces:
+            checkpoint.load(state, Path(ref.path))
+        else:
+            held = by_surface(self.gem, state)
+            loaded = room_for(held, trained)
+            checkpoint.load(state | loaded, Path(ref.path))
+            place(held, loaded, trained, self.schema.surfaces)
         for table, live in self.gem.touch_counts.items():
             # The sum over ranks is the truth, so one rank carries what came before.
             live.copy_(counts[f"touches.{table}"] if self.compute.rank == 0 else torch.zeros_like(live))

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import torch
 
 from features.errors import GemlineError
+from features.transform.schema import FeatureSchema
 from training import checkpoint, dcp_json
 from training.compute import Compute, agreed, barrier, deterministic
+from training.continuing import only_surfaces_differ
 from training.digest import Identity, sources_hash, tensors_hash
 from training.finite import require_finite
 from training.learners import Learning, learner_of
@@ -48,12 +50,12 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
     predictions = Predictions(plan.schema)
     if incumbent and plan.incumbent:
         rival = learner.incumbent(plan, incumbent, compute)
-        rival.load(plan.incumbent)
+        rival.load(plan.incumbent, _surfaces(incumbent))
         _score_incumbent(rival, plan, incumbent, reader, predictions)
         say(f"incumbent {plan.incumbent.digest[:12]} scored the rows of {plan.partition}")
     trainee = learner.build(plan, compute)
-    if plan.parent:
-        trainee.load(plan.parent)
+    if plan.parent and parent:
+        trainee.load(plan.parent, _surfaces(parent))
     rates = parent["base_rates"] if parent else {}
     walked = walk(trainee, reader, plan.walk, predictions, rates, say, plan.recipe.mixing)
     gate = reader.gate(plan.partition)
@@ -94,7 +96,7 @@ def _parent_manifest(plan: Plan) -> dict[str, Any] | None:
     if plan.parent is None:
         return None
     manifest = checkpoint.verified(plan.parent)
-    same = manifest["schema"] == plan.schema.to_dict()
+    same = manifest["schema"] == plan.schema.to_dict() or _other_surfaces(plan, manifest)
     if not same or manifest["recipe"]["model"] != plan.recipe.to_dict()["model"]:
         what = "other sizes" if same else "another schema"
         raise GemlineError(
@@ -118,6 +120,15 @@ def _parent_manifest(plan: Plan) -> dict[str, Any] | None:
             f"starts with {plan.walk[0]}; each pair is trained on once, so start the walk on the day after"
         )
     return manifest
+
+
+def _other_surfaces(plan: Plan, manifest: dict[str, Any]) -> bool:
+    """Whether the parent's schema is the plan's but for surfaces, which GEM continues with."""
+    return plan.recipe.kind == "gem" and only_surfaces_differ(FeatureSchema.from_dict(manifest["schema"]), plan.schema)
+
+
+def _surfaces(manifest: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(manifest["schema"]["surfaces"])
 
 
 def _score_incumbent(

@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 from features.days import day_range, shift
 from features.transform.precomputed import user_means
 from training.chain import day_files
-from training.loopfm.freeze import Rows
 from training.loopfm.generation import Generation, coexisting, load
 from training.loopfm.lists import lists
-from training.loopfm.outputs import STAMP, scored, staged
+from training.loopfm.outputs import STAMP, reader_of, scored, staged
 from training.parquet import read_columns
 from training.plan import DayFiles
 from training.reader import Reader
@@ -56,7 +55,7 @@ def solaris_vectors(tables: "Tables", days: Sequence[str], pinned: Collection[st
         features = _features(tables, days, folder / "features")
         (folder / "vectors").mkdir()
         for one in generations:
-            reader = Reader(Rows(one.schema, features, history))
+            reader = reader_of(one, features, history, newest=one is generations[-1])
             for ds in days:
                 rows = _run(one, reader, ds, features[shift(ds, 1)])
                 pq.write_table(rows, folder / "vectors" / f"{one.ref.name}-{ds}.parquet")
@@ -130,9 +129,10 @@ def _run(generation: Generation, reader: Reader, ds: str, files: DayFiles) -> pa
 
 
 def _ads(files: DayFiles, impression: np.ndarray, ds: str) -> np.ndarray:
-    """Ad id of each row, whether or not ads are a categorical feature of the world."""
+    """Ad id of each of these impressions, in their order, whether or not ads are a categorical feature of the world."""
     columns = read_columns(files, ["impression_id", "ad_id"], "solaris features", ds)
     order = np.argsort(columns["impression_id"].values, kind="stable")
-    found: np.ndarray = columns["ad_id"].values[order]
+    order = order[np.searchsorted(columns["impression_id"].values[order], impression)]
     assert (columns["impression_id"].values[order] == impression).all()
+    found: np.ndarray = columns["ad_id"].values[order]
     return found

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.errors import GemlineError
 from features.schema_of import history_days
 from features.transform.sampling import kept
 from training.chain import day_files
@@ -19,6 +20,7 @@ from training.finite import NonFinite
 from training.loopfm.freeze import BATCH, Rows
 from training.loopfm.generation import Generation, coexisting, load
 from training.loopfm.lists import lists
+from training.plan import DayFiles
 from training.reader import Reader
 from training.reader import Rows as Examples
 from training.recipes import cut_of
@@ -57,7 +59,7 @@ def fm_outputs(
     generations = [load(tables.home, manifest["name"]) for manifest in coexisting(tables.home, pinned)]
     history = history_days(tables.world, max(days))
     files = day_files(tables, "examples", days), day_files(tables, "user_history", history)
-    readers = {one.ref.name: Reader(Rows(one.schema, *files)) for one in generations}
+    readers = {one.ref.name: reader_of(one, *files, newest=one is generations[-1]) for one in generations}
     with staged(tables.home, "fm_outputs") as folder:
         expected = {}
         for ds in days:
@@ -82,9 +84,24 @@ def staged(home: "Home", what: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def reader_of(
+    generation: Generation, examples: dict[str, DayFiles], user_history: dict[str, DayFiles], *, newest: bool
+) -> Reader:
+    """What reads for a generation; for one that is not the newest, without surfaces that it does not know.
+
+    Those came after it was frozen, so nothing but a newer generation can say anything of them.
+    """
+    return Reader(Rows(generation.schema, examples, user_history), part=not newest)
+
+
 @deterministic()
 def scored(generation: Generation, reader: Reader, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
-    """Logits float32 [N, T] and vectors float32 [N, d] of rows of its reader."""
+    """Logits float32 [N, T] and vectors float32 [N, d] of rows of its reader.
+
+    Raises:
+        GemlineError: a row is of a surface that came after the generation was frozen, or a value is not finite.
+    """
+    require_known(generation, rows)
     logits = np.zeros((len(rows), len(generation.schema.tasks)), dtype=np.float32)
     vectors = np.zeros((len(rows), generation.ref.width), dtype=np.float32)
     cut = cut_of(generation.gem.config)
@@ -95,6 +112,20 @@ def scored(generation: Generation, reader: Reader, rows: Examples) -> tuple[np.n
     if not (np.isfinite(logits).all() and np.isfinite(vectors).all()):
         raise NonFinite(f"generation {generation.ref.name} gives values that are not finite; freeze another one")
     return logits, vectors
+
+
+def require_known(generation: Generation, rows: Examples) -> None:
+    """Refuse rows of surfaces that a generation does not know.
+
+    Raises:
+        GemlineError: naming them.
+    """
+    unknown = sorted(set(rows.columns["surface"].values.tolist()) - set(generation.schema.surfaces))
+    if unknown:
+        raise GemlineError(
+            f"generation {generation.ref.name} does not know the surfaces {', '.join(unknown)}, which the world got "
+            "after it was frozen; let GEM train on a day with them, then freeze anew (gemline freeze)"
+        )
 
 
 def _day(generation: Generation, reader: Reader, rows: Examples, ds: str) -> pa.Table:

@@ -1,6 +1,6 @@
 """A vertical in training, and beside it the same model without GEM: its control on the same rows and steps."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -136,8 +136,8 @@ class VerticalTrainee:
         """Touch counters by canonical name."""
         return {f"touches.{table}": count for table, count in self.counters.counts().items()}
 
-    def load(self, ref: ModelRef) -> None:
-        """Become the model of a checkpoint that has been verified."""
+    def load(self, ref: ModelRef, surfaces: Sequence[str] = ()) -> None:
+        """Become the model of a checkpoint that has been verified; its surfaces are the vertical's own."""
         checkpoint.load(self.tensors() | self.touches(), Path(ref.path))
 
     def start_at(self, rates: Mapping[str, float]) -> None:
