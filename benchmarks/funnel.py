@@ -25,8 +25,8 @@ from benchmarks.planted import paired_interval
 from benchmarks.result import Bar, Result
 from features.transform.batch import Batch
 from features.transform.schema import Categorical, FeatureSchema, History, HistoryField, TaskSpec
+from models.funnel import NONE, parents, unconditional
 from models.gem.config import GemConfig
-from models.gem.funnel import NONE, parents, unconditional
 from training.compute import Compute, deterministic
 from training.flops import count
 from training.loop import Trainee, build, train_step

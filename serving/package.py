@@ -22,7 +22,7 @@ from features.transform.histories import HistoryCut, HistoryStore
 from features.transform.schema import FeatureSchema
 from features.transform.transfer import SOURCES, MemoryStore, Precomputed, Transfer, build_transfer
 from models import artefact
-from models.gem.funnel import parents, unconditional
+from models.funnel import parents, unconditional
 from models.vertical.config import VerticalConfig
 from models.vertical.model import VerticalModel
 
@@ -91,7 +91,7 @@ class ServedModel:
 
     @cached_property
     def parents(self) -> Tensor:
-        """Index of each task's parent by surface, see `models.gem.funnel`."""
+        """Index of each task's parent by surface, see `models.funnel`."""
         return parents(self.schema)
 
     def unconditional(self, conditional: np.ndarray, batch: Batch) -> np.ndarray:

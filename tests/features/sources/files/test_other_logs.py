@@ -154,7 +154,7 @@ def test_movielens_has_typed_headers_seconds_and_likes(spark: "SparkSession", tm
 def test_the_example_of_the_docs_reads_the_log_that_it_describes(spark: "SparkSession", tmp_path: Path) -> None:
     """The commented mapping in docs/worlds.md, over the files that its comments speak of."""
     page = (EXAMPLE.parents[1] / "worlds.md").read_text()
-    options = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["source"]["options"]
+    options = yaml.safe_load(page.split("```yaml\nsource:")[1].split("```")[0])["options"]
     logs = tmp_path / "logs"
     logs.mkdir()
     row = {"shop": "x", "request": 1, "user": 7, "shown": [5, 6], "prices": [1.5, 2.5], "page": 2, "device": "d1"}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from features.transform.schema import FeatureSchema, TaskSpec
-from models.gem.funnel import NONE, parents, unconditional
+from models.funnel import NONE, parents, unconditional
 
 SURFACES = ("feed", "search", "apps")
 CHAIN = (
