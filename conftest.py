@@ -12,8 +12,12 @@ import pytest
 
 LANES = ("unit", "assets", "distributed", "services", "browser", "gpu")
 
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# for logs of a few hundred rows: a second task for each scan, and C2, which compiles what never becomes hot, take more
+# than a third of the CPU
+os.environ.setdefault("GEMLINE_SPARK_MASTER", "local[1]")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 # a test never touches the user's runs: what it needs it makes
 os.environ.pop("DAGSTER_HOME", None)

@@ -41,7 +41,8 @@ def test_fm_generation(frozen: Path, instance: dg.DagsterInstance) -> None:
     shown = newest(instance, "fm_generation")
     assert (shown["name"], shown["ds"]) == (before["name"], SECOND)
     errors = [before["reconstruction"][prefix] for prefix in sorted(before["reconstruction"], key=int)]
-    assert errors == sorted(errors, reverse=True)
+    # more of a vector says more, but for the noise of one that a few hundred rows have trained
+    assert errors == pytest.approx(sorted(errors, reverse=True), rel=0.02)
     assert errors[-1] < 1  # better than saying the mean
     config = {"ops": {"tiny__fm_generation": {"config": {"ds": COLD}}}}
     refused = run(instance, "generation_job", run_config=config)
