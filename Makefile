@@ -31,7 +31,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # Dagster's notices that a command has a newer name, or an argument is in preview
 export PYTHONWARNINGS ?= ignore:Function
 
-.PHONY: help setup check-machine home env demo test lint types contracts lanes unit assets distributed services browser gpu dev serve bench lock clean
+.PHONY: help setup check-machine home env demo test lint types contracts lanes unit assets distributed services browser gpu long dev serve bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-22s %s\n", $$1, $$2 }'
@@ -76,10 +76,10 @@ types: setup ## static types
 contracts: setup ## who may import whom
 	$(BIN)/lint-imports
 
-lanes: setup ## all test lanes of a machine without GPU; absent services are skipped in sight (JOBS=2 processes)
-	$(BIN)/pytest -m "not gpu" -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
+lanes: setup ## all test lanes of a machine without GPU but `long` (minutes a test); absent services are skipped in sight (JOBS=2 processes)
+	$(BIN)/pytest -m "not gpu and not long" -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-unit assets distributed services browser gpu: setup ## one lane of tests
+unit assets distributed services browser gpu long: setup ## one lane of tests
 	$(BIN)/pytest -m $@ -rs
 
 dev: home ## Dagster UI on 127.0.0.1:PORT

@@ -93,6 +93,7 @@ def refused_rows(tables: Any) -> list[str]:
     return [row["row"] for path in paths for row in tables.spark.read.format("delta").load(path).collect()]
 
 
+@pytest.mark.long
 def test_a_user_is_forgotten_everywhere_and_nobody_else(served: Path, instance: dg.DagsterInstance) -> None:
     home = GEMLINE.home
     apply(WORLD, home)

@@ -125,6 +125,7 @@ def _value(column: Column) -> Any:
     return None if missing else value
 
 
+@pytest.mark.long
 def test_generations_never_mix(served: Path, instance: dg.DagsterInstance) -> None:
     """B21: a second generation is frozen and half filled, its package promoted under fire, and rolled back."""
     world_home, name = home(), "feed_click"

@@ -36,6 +36,7 @@ def own_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "log"
 
 
+@pytest.mark.long
 def test_a_restated_day_names_what_is_stale_and_rebuilding_ends_it(
     own_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

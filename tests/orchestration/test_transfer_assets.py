@@ -198,6 +198,7 @@ def test_release_report(served: Path, instance: dg.DagsterInstance) -> None:
     assert "://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.long
 def test_a_red_gem_does_not_stop_the_verticals(served: Path, instance: dg.DagsterInstance) -> None:
     """A whole day in one run, in which GEM cannot train."""
     config = {"ops": {"tiny__gem_model": {"config": {"recipe": "no_such_recipe"}}}}
