@@ -64,7 +64,7 @@ env: home ## lines that set a shell up: eval "$$(make -s env)"
 demo: home ## the graph on real data, ending with metrics (WORLD=tiny for the short form)
 	@$(BIN)/gemline demo --world $(WORLD)
 
-test: lint types contracts lanes ## everything that must be green before a commit
+test: lint types contracts lanes ## everything that must be green before a commit; before a release `make long` as well
 
 lint: setup ## style
 	$(BIN)/ruff check .

@@ -12,10 +12,11 @@ import pytest
 
 LANES = ("unit", "assets", "distributed", "services", "browser", "gpu")
 
+# two processes of tests share two cores
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# for logs of a few hundred rows: a second task for each scan, and C2, which compiles what never becomes hot, take more
-# than a third of the CPU
+# a second task for each scan of a few hundred rows only costs; C2 compiles what never becomes hot, and took 40 % of the
+# CPU of test_ingest and test_feature_store
 os.environ.setdefault("GEMLINE_SPARK_MASTER", "local[1]")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
