@@ -102,7 +102,19 @@ def served_root(frozen_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return once(tmp_path_factory, "served", lambda root: _stage(frozen_root, root, "verticals_job", partition_key=COLD))
 
 
-def _copied(stage: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="session")
+def followed_root(served_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """And the next day's tables, with what the frozen GEM says of it; no model has seen that day."""
+
+    def make(root: Path) -> None:
+        _stage(served_root, root, "tables_job", partition_key=NEXT)
+        _stage(None, root, "transfer_job", partition_key=NEXT)
+
+    return once(tmp_path_factory, "followed", make)
+
+
+def work_on(stage: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Copy a stage into `target`, which is `GEMLINE_HOME` from then on."""
     _moved(stage, target)
     monkeypatch.setenv("GEMLINE_HOME", str(target))
     return target
@@ -111,31 +123,37 @@ def _copied(stage: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def ingested(ingested_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of `ingested_root`, as `GEMLINE_HOME` of this test."""
-    return _copied(ingested_root, tmp_path / "home", monkeypatch)
+    return work_on(ingested_root, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture
 def featured(featured_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of `featured_root`, as `GEMLINE_HOME` of this test."""
-    return _copied(featured_root, tmp_path / "home", monkeypatch)
+    return work_on(featured_root, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture
 def judged(judged_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of `judged_root`, as `GEMLINE_HOME` of this test."""
-    return _copied(judged_root, tmp_path / "home", monkeypatch)
+    return work_on(judged_root, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture
 def frozen(frozen_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of `frozen_root`, as `GEMLINE_HOME` of this test."""
-    return _copied(frozen_root, tmp_path / "home", monkeypatch)
+    return work_on(frozen_root, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture
 def served(served_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of `served_root`, as `GEMLINE_HOME` of this test."""
-    return _copied(served_root, tmp_path / "home", monkeypatch)
+    return work_on(served_root, tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def followed(followed_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `followed_root`, as `GEMLINE_HOME` of this test."""
+    return work_on(followed_root, tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture

@@ -8,20 +8,18 @@ import pytest
 from orchestration.resources import WorldResource
 from orchestration.running import first_failure
 from serving import releases
-from tests.orchestration.conftest import COLD, NEXT, key, materialize, run
+from tests.orchestration.conftest import COLD, NEXT, SECOND, key, materialize, run
 
 pytestmark = pytest.mark.assets
 GEMLINE = WorldResource(world_name="tiny")
 
 
-def test_the_next_day_continues_and_a_ruined_model_is_rejected(judged: Path, instance: dg.DagsterInstance) -> None:
+def test_the_next_day_continues_and_a_ruined_model_is_rejected(followed: Path, instance: dg.DagsterInstance) -> None:
     tables = GEMLINE.tables()
-    cold = tables.decisions.of_day("gem", COLD)
-    assert cold is not None
-    assert cold.decision in ("promoted", "carried")
+    trained = tables.decisions.of_day("gem", SECOND)
+    assert trained is not None
+    assert trained.decision in ("promoted", "carried")
     live = releases.live(GEMLINE.home.releases, "gem")
-    run(instance, "features_job", selection=[key("feature_store")], partition_key=COLD)
-    assert run(instance, "tables_job", partition_key=NEXT).success
 
     # steps of this size unlearn everything: the gate must see it
     ruined = {"ops": {"tiny__gem_model": {"config": {"overrides": {"dense_lr": 3.0, "table_lr": 30.0}}}}}
@@ -38,8 +36,8 @@ def test_the_next_day_continues_and_a_ruined_model_is_rejected(judged: Path, ins
     parent = instance.get_latest_materialization_event(key("gem_model"))
     assert parent is not None
     assert parent.asset_materialization is not None
-    assert parent.asset_materialization.metadata["parent"].value == cold.digest
-    assert parent.asset_materialization.metadata["walk"].value == "1 days"
+    assert parent.asset_materialization.metadata["parent"].value == trained.digest
+    assert parent.asset_materialization.metadata["walk"].value == "3 days"
     decided = tables.decisions.of_day("gem", NEXT)
     assert decided is not None
     assert result.success == (decided.decision != "rejected")

@@ -28,7 +28,7 @@ from serving.server.app import create_app
 from serving.server.columns import rows_of_request
 from serving.server.requests import resolved, validated
 from serving.server.scorer import Scorer
-from tests.orchestration.conftest import COLD, NEXT, key, run
+from tests.orchestration.conftest import COLD, NEXT, key, run, work_on
 
 # a first test builds all stages before its own
 pytestmark = [pytest.mark.assets, pytest.mark.timeout(600)]
@@ -63,7 +63,9 @@ def request_of(row: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def test_a_day_is_served_as_it_is_trained(served: Path, instance: dg.DagsterInstance) -> None:
+def test_a_day_is_served_as_it_is_trained(
+    served: Path, followed_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
+) -> None:
     scorer = Scorer(WORLD, home())
     rows = logged(NEXT, clock.now(WORLD, scorer.home))
     with TestClient(create_app(scorer)) as client:
@@ -74,8 +76,8 @@ def test_a_day_is_served_as_it_is_trained(served: Path, instance: dg.DagsterInst
     sources = {answer["scores"][0]["source"] for answer in answers.values()}
     assert sources == set(SOURCES)  # all of them are met, or equality would say little
 
-    for job in ("tables_job", "transfer_job"):
-        assert run(instance, job, partition_key=NEXT).success
+    # the same home after the day
+    work_on(followed_root, tmp_path / "followed", monkeypatch)
     run(instance, "verticals_job", partition_key=NEXT)  # a rejected model is an outcome, too
     tables = GEMLINE.tables()
     examples = {row["impression_id"]: row for row in tables.read("examples", [NEXT]).collect()}
@@ -125,11 +127,9 @@ def _value(column: Column) -> Any:
     return None if missing else value
 
 
-@pytest.mark.long
-def test_generations_never_mix(served: Path, instance: dg.DagsterInstance) -> None:
+def test_generations_never_mix(followed: Path, instance: dg.DagsterInstance) -> None:
     """B21: a second generation is frozen and half filled, its package promoted under fire, and rolled back."""
     world_home, name = home(), "feed_click"
-    assert run(instance, "tables_job", partition_key=NEXT).success
     # what the log shows of the newest day is asked for again, now
     shown = [request_of(row) for row in logged(NEXT, clock.now(WORLD, world_home) - DAY) if row["placement"] == "feed"]
     asked = [{key: value for key, value in request.items() if key != "request_ts"} for request in shown[:30]]

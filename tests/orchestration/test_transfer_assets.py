@@ -13,6 +13,7 @@ from features.clock import run_instant
 from features.days import micros
 from features.errors import GemlineError
 from orchestration.cli import main
+from orchestration.definitions import build
 from orchestration.filling import cache_of, publish_runs, remember
 from orchestration.packaging import package_promoted
 from orchestration.pinning import pinned_generations
@@ -198,11 +199,11 @@ def test_release_report(served: Path, instance: dg.DagsterInstance) -> None:
     assert "://" not in page.replace("http://www.w3.org", "")
 
 
-@pytest.mark.long
-def test_a_red_gem_does_not_stop_the_verticals(served: Path, instance: dg.DagsterInstance) -> None:
-    """A whole day in one run, in which GEM cannot train."""
+def test_a_red_gem_does_not_stop_the_verticals(followed: Path, instance: dg.DagsterInstance) -> None:
+    """The models of a day in one run, in which GEM cannot train."""
+    models = dg.AssetSelection.groups("gem", "feed_click", "story_click").resolve(build("tiny").resolve_asset_graph())
     config = {"ops": {"tiny__gem_model": {"config": {"recipe": "no_such_recipe"}}}}
-    result = run(instance, "daily_job", partition_key=NEXT, run_config=config)
+    result = run(instance, "daily_job", selection=sorted(models), partition_key=NEXT, run_config=config)
     assert not result.success
     assert "no recipe 'no_such_recipe'" in first_failure(result)
     ended = {event.step_key for event in result.all_events if event.is_step_success}
