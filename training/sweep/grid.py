@@ -66,6 +66,6 @@ def label(mix: Mixing) -> str:
 
 
 def snippet(mix: Mixing) -> str:
-    """A line of YAML for the `overrides` of a recipe; it names all four settings, so nothing of the recipe's is left."""
+    """A line of YAML for the `overrides` of a recipe; it names all four settings, so nothing of the recipe's stays."""
     held = yaml.safe_dump(asdict(mix), default_flow_style=True, sort_keys=False, width=10_000)
     return f"mixing: {held.strip()}"

@@ -1,8 +1,8 @@
 """Which days a sweep walks and judges: a small budget, from which a mix is picked, and later days that check the pick.
 
 Predictions of a cold model's first days say little about a mix, so the small budget is judged on the later half of
-its days. The check walks on from where the small budget ended, so it costs its own days only and judges models that have
-learned from more: nothing of its days was seen when the mix was picked.
+its days. The check walks on from where the small budget ended, so it costs its own days only and judges models that
+have learned from more: nothing of its days was seen when the mix was picked.
 """
 
 from dataclasses import dataclass

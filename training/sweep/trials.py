@@ -1,8 +1,8 @@
 """Trials of a sweep: what each arm cost, how it predicts the rows that judge all arms, and which one is picked.
 
-Every arm is compared with no mixing on identical rows, user by user on the same resamples, and the first arm with itself:
-it loses nothing, with certainty. An arm is good enough when the upper end of what it loses lies within the tolerance in
-every primary task that has the evidence, so a mix about which little is known is not picked for being cheap.
+Every arm is compared with no mixing on identical rows and on the same resamples of users, and the first arm with
+itself: it loses nothing, with certainty. An arm is good enough when the upper end of what it loses lies within the
+tolerance in every primary task that has the evidence, so a mix about which little is known is not picked for being cheap.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,26 @@ from training.mixing import Mixing
 from training.slices import ALL, SURFACE
 from training.sweep.arms import Arm
 from training.sweep.grid import SweepError, label
+from training.sweep.legs import Leg
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TOLERANCE = 0.002
 """Largest share of NE that a picked mix may lose."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What judges and picks.
+
+    Attributes:
+        n_min: positives below which a slice is insufficient.
+        tolerance: largest share of NE that the pick may lose.
+    """
+
+    n_min: int
+    tolerance: float = TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,30 @@ class Pick:
         """Of the mix, or that there is none."""
         return label(self.trial.mixing) if self.trial else "none"
 
+    @property
+    def reasons(self) -> str:
+        """Why primary tasks had no vote, such as `click: insufficient (3)`."""
+        return ", ".join(f"{task}: {why}" for task, why in self.silent.items()) or "no primary task"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A leg, judged.
+
+    Attributes:
+        leg: its days.
+        trials: of all arms, no mixing first.
+        pick: of them.
+    """
+
+    leg: Leg
+    trials: list[Trial]
+    pick: Pick
+
+    def of(self, mixing: Mixing) -> Trial:
+        """The trial of a mix that is among the arms."""
+        return next(trial for trial in self.trials if trial.mixing == mixing)
+
 
 def judged(arms: Sequence[Arm], pairs: "pd.DataFrame", n_min: int) -> list[Trial]:
     """Judge all arms on the pairs that they scored before training on them.
@@ -113,11 +151,19 @@ def judged(arms: Sequence[Arm], pairs: "pd.DataFrame", n_min: int) -> list[Trial
         )
     for arm in arms:
         rows = arm.served(pairs)
-        against = evaluate.compare(evaluate.paired_rows(rows, rival), n_min, day=DUE)
-        table = evaluate.evaluate(rows, n_min, day=DUE)
         cost = int(arm.total("trained")), int(arm.total("steps")), float(arm.total("seconds"))
-        found.append(Trial(arm.mixing, arm.manifests[-1]["digest"], *cost, table, against))
+        table = evaluate.evaluate(rows, n_min, day=DUE)
+        found.append(Trial(arm.mixing, arm.manifests[-1]["digest"], *cost, table, compared(rows, rival, n_min)))
     return found
+
+
+def compared(rows: "pd.DataFrame", rival: "pd.DataFrame", n_min: int) -> list[MetricRow]:
+    """What one arm served against what another did.
+
+    Raises:
+        GemlineError: they did not score the same pairs.
+    """
+    return evaluate.compare(evaluate.paired_rows(rows, rival), n_min, day=DUE)
 
 
 def picked(trials: Sequence[Trial], tasks: Sequence[str], tolerance: float) -> Pick:
