@@ -65,8 +65,8 @@ def sweep(
     by_digest = {arm.manifests[-1]["digest"]: arm for arm in arms}
 
     def against(one: Trial, other: Trial) -> list[MetricRow]:
-        rows = (by_digest[trial.digest].served(later.pairs) for trial in (one, other))
-        return compared(*rows, rules.n_min)
+        rows, rival = (by_digest[trial.digest].served(later.pairs) for trial in (one, other))
+        return compared(rows, rival, rules.n_min)
 
     return Sweep(small.plan, rules, first, second, agreement(first, second, against))
 

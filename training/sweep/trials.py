@@ -2,7 +2,7 @@
 
 Every arm is compared with no mixing on identical rows and on the same resamples of users, and the first arm with
 itself: it loses nothing, with certainty. An arm is good enough when the upper end of what it loses lies within the
-tolerance in every primary task that has the evidence, so a mix about which little is known is not picked for being cheap.
+tolerance in every primary task that has the evidence: a mix of which little is known is not picked for being cheap.
 """
 
 from collections.abc import Sequence
