@@ -15,7 +15,7 @@ from training.sweep.run import Stage
 
 
 def due_of(plan: Plan, first: str, last: str) -> pd.DataFrame:
-    """Labels that fall due from `first` to `last` beside their impressions, as `training.judging.due_pairs` has them."""
+    """Labels due from `first` to `last` beside their impressions, as `training.judging.due_pairs` has them."""
     shown = pd.concat(
         [
             exact_frame(pq.read_table(entry.paths[0], columns=["impression_id", "request_id", "user_id", "surface"]))
