@@ -1,4 +1,4 @@
-"""A sweep over data mixes of a world: its days, plans and labels, by the tables' ledger, and the file that it leaves."""
+"""A sweep over data mixes of a world: its days, plans and labels, by the ledger, and the file that it leaves."""
 
 import json
 from collections.abc import Callable, Sequence
