@@ -18,6 +18,7 @@ from orchestration.sweeping import Asked, published_after, require_possible, swe
 from tests.training.conftest import DAYS, make_plan
 from tests.training.sweep.conftest import due_of
 from training.mixing import Mixing
+from training.plan import PlanError
 from training.recipes import gem_tiny
 from training.sweep.grid import SweepError
 from training.sweep.trials import Rules
@@ -133,13 +134,15 @@ def test_without_later_days_nothing_is_checked(tmp_path: Path, planned: list[Any
     tables: Any = HandTables(tmp_path / "tiny", DAYS[:2], DAYS[:2])
     found = swept(tables, asked(), lines.append)
     assert lines[0] == f"no day after {DAYS[1]} is published: no check"
-    assert found.later is None and "Not checked" in found.markdown() and len(planned) == 1
+    assert found.later is None and len(planned) == 1
+    assert f"walked {DAYS[0]}, judged by labels of {DAYS[1]}\n" in found.markdown()
+    assert "Not checked: no later day was walked." in found.markdown()
 
 
 def test_a_later_day_that_was_asked_for_is_not_left_out(tmp_path: Path, planned: list[Any]) -> None:
     """The plan then says what is not published, instead of a shorter check that nobody asked for."""
     tables: Any = HandTables(tmp_path / "tiny", DAYS[:2], DAYS[:2])
-    with pytest.raises(Exception, match=shift(DAYS[3], 1)):
+    with pytest.raises(PlanError, match=shift(DAYS[3], 1)):
         swept(tables, asked(check_days=3), lambda line: None)
 
 
@@ -159,10 +162,9 @@ def test_days_that_no_arm_scored_are_refused(
 def test_a_sweep_of_tiny_from_its_tables() -> None:
     ended = CliRunner().invoke(main, ["sweep", "--world", "tiny", *DAY.split(), "--tau", "1", "--budget", "0.5"])
     assert ended.exit_code == 0, ended.output
-    assert "## Small budget: walked 2024-03-07 to 2024-03-07, judged by labels of 2024-03-08" in ended.output
-    assert (
-        "## Later days: walked 2024-03-08 to 2024-03-09, judged by labels of 2024-03-09 to 2024-03-10" in ended.output
-    )
+    assert "## Small budget: walked 2024-03-07, judged by labels of 2024-03-08\n" in ended.output
+    later = "walked 2024-03-08 to 2024-03-09, judged by labels of 2024-03-09 to 2024-03-10"
+    assert f"## Later days: {later}\n" in ended.output
     told = json.loads((Home.of("tiny").root / "sweeps" / "mixing-2024-03-07-2024-03-08.json").read_text())
     whole, half = told["small"]["trials"]
     assert whole["mix"] == "all rows" and half["rows"] < whole["rows"]

@@ -58,8 +58,8 @@ class Sweep:
 
     def _leg(self, title: str, outcome: Outcome) -> str:
         leg, schema = outcome.leg, self.plan.schema
-        walked = f"walked {leg.walk[0]} to {leg.walk[-1]}"
-        head = f"## {title}: {walked}, judged by labels of {leg.judged_from} to {leg.last}"
+        walked, judged = _span(leg.walk[0], leg.walk[-1]), _span(leg.judged_from, leg.last)
+        head = f"## {title}: walked {walked}, judged by labels of {judged}"
         roles = {task: "primary" if task in schema.judged_tasks else "no vote" for task in schema.task_names}
         return "\n\n".join([head, *(_table(outcome.trials, task, role) for task, role in roles.items())])
 
@@ -89,6 +89,10 @@ def _table(trials: Sequence[Trial], task: str, role: str) -> str:
         numbers = [str(metrics["ne"].value), percent(trial.lost(task)), str(metrics["calibration"].value)]
         lines.append([label(trial.mixing), *cost, *numbers, f"{worst[0]} {worst[1]:.4f}" if worst else ""])
     return head + "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"
 
 
 def _share(trial: Trial, trials: Sequence[Trial]) -> str:
