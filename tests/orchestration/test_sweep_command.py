@@ -17,6 +17,7 @@ from orchestration.cli import main
 from orchestration.sweeping import Asked, published_after, require_possible, swept, written
 from tests.training.conftest import DAYS, make_plan
 from tests.training.sweep.conftest import due_of
+from training.compute import Compute
 from training.mixing import Mixing
 from training.plan import PlanError
 from training.recipes import gem_tiny
@@ -98,13 +99,17 @@ def test_the_check_goes_as_far_as_days_are_published(
 
 @pytest.fixture
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Plans and labels of the trainer's synthetic files instead of Spark's; what was asked for is kept."""
+    """Plans and labels of the trainer's synthetic files instead of Spark's; what was asked for is kept.
+
+    The process keeps its number of threads, which joining would change for all tests after it.
+    """
     whole, seen = make_plan(tmp_path / "files"), []
 
     def plan(tables: Any, line: Any, ds: str, recipe: Any, seed: int, found: Any) -> Any:
         seen.append((line.name, ds, found.parent, found.incumbent, found.walk))
         return replace(whole, partition=ds, walk=found.walk, recipe=recipe, seed=seed)
 
+    monkeypatch.setattr("training.compute.join", Compute.alone)
     monkeypatch.setattr("training.chain.trainer_plan", plan)
     monkeypatch.setattr("training.judging.due_pairs", lambda tables, line, first, last: due_of(whole, first, last))
     return seen

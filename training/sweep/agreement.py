@@ -113,7 +113,7 @@ def agreement(small: Outcome, later: Outcome, against: Callable[[Trial, Trial], 
         against: compares two arms on the pairs of the later days, the first with the second.
     """
     tasks = [task for task in small.pick.tasks if task in later.pick.tasks]
-    scores = np.array([(one.score(tasks), other.score(tasks)) for one, other in _pairs(small, later)])
+    scores = np.array([[trial.score(tasks) for trial in outcome.trials] for outcome in (small, later)]).T
     both = scores[np.isfinite(scores).all(axis=1)]
     known = [trial for trial in later.trials if isfinite(trial.score(later.pick.tasks))]
     best = min(known, key=lambda trial: trial.score(later.pick.tasks), default=None)
@@ -124,10 +124,6 @@ def agreement(small: Outcome, later: Outcome, against: Callable[[Trial, Trial], 
         ratios = {task: overall(table, task).estimates.get("ne_ratio") for task in later.pick.tasks}
         lost = {task: ratio for task, ratio in ratios.items() if ratio is not None}
     return Agreement(spearman(both[:, 0], both[:, 1]), len(both), small.pick, later.pick, held, best, lost)
-
-
-def _pairs(small: Outcome, later: Outcome) -> list[tuple[Trial, Trial]]:
-    return list(zip(small.trials, later.trials, strict=True))
 
 
 def spearman(a: Floats, b: Floats) -> float | None:
