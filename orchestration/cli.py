@@ -14,6 +14,7 @@ from orchestration.compare_commands import compare
 from orchestration.day_option import DAY
 from orchestration.feature_commands import features
 from orchestration.quality_commands import quality, rebuild, stale
+from orchestration.sweep_commands import sweep
 from orchestration.world_commands import world
 
 
@@ -38,7 +39,7 @@ def main() -> None:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 
-for command in (world, features, quality, stale, rebuild, compare):
+for command in (world, features, quality, stale, rebuild, compare, sweep):
     main.add_command(command)
 
 

@@ -195,7 +195,7 @@ def _table(
     batches = batches_of(rows, wanted_columns(predictions, ways))
     first = next(batches, None)
     if first is None:
-        return [_absent(task) for task in sorted(expected)]
+        return [absent(task) for task in sorted(expected)]
     there = [way for way in ways if not way.column or way.column in first.column_names]
     coder = Coder(predictions, there, seed)
     with Spill(coder.dtype) as spill:
@@ -208,7 +208,7 @@ def _table(
         for part in spill.parts(most_units(max(sizes))):
             adder.add(part)
     names = tuple(name for name in METRICS if name not in _NEEDS or _NEEDS[name] in coder.columns)
-    found = [_absent(task) for task in expected if task not in coder.tasks.names]
+    found = [absent(task) for task in expected if task not in coder.tasks.names]
     for dimension, sums, sides in zip(coder.dimensions, adder.sums, ranks, strict=True):
         if dimension.by == DAY and len({value for _, value in dimension.slices}) == 1:
             continue  # it would say again what all rows say
@@ -260,5 +260,6 @@ def _row(
     )
 
 
-def _absent(task: str) -> MetricRow:
+def absent(task: str) -> MetricRow:
+    """The row of a task that no row is of."""
     return MetricRow(task, ALL, None, None, None, Counts(0, 0, 0.0, 0.0), f"undefined ({Reason.NO_ROWS})")
