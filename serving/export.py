@@ -102,6 +102,7 @@ def _manifest(trained: dict[str, Any], plan: Plan, defaults: dict[str, int]) -> 
         "memory_length": plan.transfer.memory_length,
         "width": plan.transfer.generation.width,
         "untrained_rows": defaults,
+        **({"recalibration": trained["recalibration"][CANDIDATE]} if "recalibration" in trained else {}),
     }
 
 

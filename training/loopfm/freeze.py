@@ -27,6 +27,7 @@ from training.loopfm.generation import LAYERS, activations_of, folder_of, manife
 from training.plan import DayFiles, ModelRef
 from training.reader import Reader
 from training.recipes import Recipe
+from training.walk import CANDIDATE
 
 if TYPE_CHECKING:
     from features.home import Home
@@ -90,6 +91,8 @@ def freeze(tables: "Tables", model: "ModelDecision", seed: int = 7) -> dict[str,
         "width": width,
         "seed": seed,
         "reconstruction": dict(zip(map(str, autoencoder.prefixes), errors, strict=True)),
+        # for whoever asks for GEM's probabilities; what teaches is raw, see docs/models.md
+        **({"recalibration": trained["recalibration"][CANDIDATE]} if "recalibration" in trained else {}),
     }
     tensors = {
         "dense": {key: value for key, value in state.items() if not key.startswith(TABLES_PREFIX)},
