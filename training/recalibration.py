@@ -1,9 +1,9 @@
-"""Probabilities calibrated by what became due before: lines over raw logits, moved on at the end of each walked day.
+"""Probabilities calibrated by what became due before: lines over raw logits, moved on by each walked day's labels.
 
-Each pair's raw logit is kept from when it was first scored until its label is due, then it counts among the sums that
-the lines are fitted to (`training.logit_sums`), and only then has the model trained on the pair. A day is therefore
-scored by lines that know only of labels due before it, fitted on predictions that were made before training. Logits
-that wait and sums are part of the checkpoint, so a chain of one-day walks fits what one long walk does.
+Each pair's raw logit is kept from when it was first scored until its label is due; then it joins the sums that the
+lines are fitted to (`training.logit_sums`). A day is therefore scored by lines that know only of labels due before it,
+and they are fitted on predictions that were made before training on the pair. Logits that wait and sums are part of
+the checkpoint, so a chain of one-day walks fits what one long walk does.
 """
 
 from collections.abc import Collection, Mapping
@@ -71,9 +71,7 @@ class Recalibrator:
                 for name in self.schema.surfaces
             ]
         )
-        given = np.where(exists[self._surface(rows)], raw, np.nan)
-        some = np.flatnonzero(np.isfinite(given).any(axis=1))
-        self.waiting.add(rows.take(some), given[some])
+        self.waiting.add(rows, np.where(exists[self._surface(rows)], raw, np.nan))
 
     def learn(self, due: Rows, day: str) -> None:
         """Fit the lines anew with the pairs that became due on a day, and wait for them no more."""
@@ -171,7 +169,8 @@ class Recalibration:
         for role, raw in trainee.scores(reader, rows, link=lambda logits: logits).items():
             own = self.roles.setdefault(role, Recalibrator.of(self.schema))
             found[role] = own.probabilities(raw, rows)
-            own.wait(raw, rows, waiting)
+            if waiting:
+                own.wait(raw, rows, waiting)
         return found
 
     def learn(self, due: Rows, day: str) -> None:
