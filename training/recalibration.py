@@ -9,7 +9,7 @@ the checkpoint, so a chain of one-day walks fits what one long walk does.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +24,7 @@ from training.first_scores import FirstScores, keys_of
 from training.logit_sums import LogitSums
 from training.plan import ModelRef
 from training.reader import Reader, Rows
-
-if TYPE_CHECKING:
-    from training.walk import Trainee
+from training.walk import CANDIDATE, Trainee
 
 PREFIX = "recalibration."
 """Of the tensors' names."""
@@ -153,7 +151,7 @@ class Recalibration:
             own.restore(tensors, manifest["schema"]["surfaces"])
 
     def scores(
-        self, trainee: "Trainee", reader: Reader, rows: Rows, waiting: Collection[str] = ()
+        self, trainee: Trainee, reader: Reader, rows: Rows, waiting: Collection[str] = ()
     ) -> Mapping[str, np.ndarray]:
         """Probabilities by role, see `training.walk.Trainee`.
 
@@ -189,3 +187,9 @@ class Recalibration:
     def told(self) -> dict[str, Any]:
         """What a manifest has beside the weights: nothing where it is off, else `recalibration`, the lines by role."""
         return {"recalibration": {role: dict(own.told) for role, own in self.roles.items()}} if self.on else {}
+
+
+def packaged(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a package's manifest takes from its model's: `recalibration`, the candidate's lines, where there are any."""
+    told = manifest.get("recalibration")
+    return {"recalibration": told[CANDIDATE]} if told else {}

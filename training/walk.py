@@ -8,7 +8,7 @@ score that was made before training on it.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date as _date
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,10 @@ from training.gates import Gates, collapsed
 from training.metrics import Sample, normalized_entropy
 from training.mixing import Mixing, mixed
 from training.reader import Reader, Rows
-from training.recalibration import Recalibration
 from training.shares import TaskShares
+
+if TYPE_CHECKING:
+    from training.recalibration import Recalibration
 
 Say = Callable[[str], None]
 Link = Callable[[Tensor], Tensor]
@@ -144,7 +146,7 @@ def walk(
     predictions: Predictions,
     rates: Mapping[str, float],
     say: Say,
-    recalibration: Recalibration,
+    recalibration: "Recalibration",
     mixing: Mixing = EVERYTHING,
 ) -> Walked:
     """Walk label days in order, scoring each before training on it.
