@@ -165,7 +165,9 @@ class Recalibration:
             return trainee.scores(reader, rows)
         found = {}
         for role, raw in trainee.scores(reader, rows, link=lambda logits: logits).items():
-            own = self.roles.setdefault(role, Recalibrator.of(self.schema))
+            if role not in self.roles:
+                self.roles[role] = Recalibrator.of(self.schema)
+            own = self.roles[role]
             found[role] = own.probabilities(raw, rows)
             if waiting:
                 own.wait(raw, rows, waiting)
