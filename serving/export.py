@@ -30,6 +30,7 @@ from serving.package import (
 )
 from training import checkpoint
 from training.plan import ModelRef, Plan
+from training.recalibration import packaged
 from training.verticals.learner import VerticalLearner
 from training.walk import CANDIDATE
 
@@ -102,6 +103,7 @@ def _manifest(trained: dict[str, Any], plan: Plan, defaults: dict[str, int]) -> 
         "memory_length": plan.transfer.memory_length,
         "width": plan.transfer.generation.width,
         "untrained_rows": defaults,
+        **packaged(trained),
     }
 
 

@@ -23,6 +23,7 @@ from features.transform.schema import FeatureSchema
 from features.transform.transfer import SOURCES, MemoryStore, Precomputed, Transfer, build_transfer
 from models import artefact
 from models.funnel import parents, unconditional
+from models.recalibration import Lines
 from models.vertical.config import VerticalConfig
 from models.vertical.model import VerticalModel
 
@@ -61,7 +62,7 @@ class ServedModel:
 
     Attributes:
         manifest: digest, model_digest, world, vertical, ds, generation, schema, surfaces, tasks, history_length,
-            memory_length, width.
+            memory_length, width, and `recalibration` of a model that is.
         schema: inputs and outputs.
         model: the network, in evaluation mode.
     """
@@ -86,8 +87,17 @@ class ServedModel:
     @torch.no_grad()
     def score(self, batch: Batch, transfer: Transfer) -> np.ndarray:
         """Probabilities in the full log, float64 [B, T]: of a post-click task given its parent, as it was trained."""
-        given: np.ndarray = self.model(batch, transfer).served.double().sigmoid().numpy()
+        logits = self.model(batch, transfer).served.double()
+        if self.lines is not None:
+            logits = self.lines.of_logits(logits, batch.surface)
+        given: np.ndarray = logits.sigmoid().numpy()
         return given
+
+    @cached_property
+    def lines(self) -> Lines | None:
+        """Of a model that is recalibrated: what lies between its logits and its probabilities."""
+        told = self.manifest.get("recalibration")
+        return Lines.of(told, self.schema.surfaces, self.schema.task_names) if told else None
 
     @cached_property
     def parents(self) -> Tensor:

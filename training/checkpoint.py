@@ -130,9 +130,9 @@ def verified(ref: ModelRef) -> dict[str, Any]:
     return manifest
 
 
-def full_tensors(ref: ModelRef) -> dict[str, Tensor]:
-    """Every tensor of a verified checkpoint, unsharded, in one process."""
-    return dcp_json.full_tensors(Path(ref.path) / TENSORS)
+def full_tensors(ref: ModelRef, prefix: str = "") -> dict[str, Tensor]:
+    """Tensors of a verified checkpoint whose names begin so, unsharded, in one process."""
+    return dcp_json.full_tensors(Path(ref.path) / TENSORS, prefix)
 
 
 def save(state: dict[str, Any], attempt: Attempt) -> None:

@@ -98,10 +98,19 @@ def full_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(entry.size) for name, entry in _entries(metadata).items()}
 
 
-def full_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a checkpoint in one process, unsharded; needs no process group and joins none."""
-    metadata = JsonReader(folder).read_metadata()
-    state = {name: torch.empty(entry.size, dtype=entry.properties.dtype) for name, entry in _entries(metadata).items()}
+def full_tensors(folder: Path, prefix: str = "") -> dict[str, Tensor]:
+    """Tensors of a checkpoint in one process, unsharded; needs no process group and joins none.
+
+    Args:
+        folder: where they lie.
+        prefix: of the names that are read; all when left out.
+    """
+    found = _entries(JsonReader(folder).read_metadata())
+    state = {
+        name: torch.empty(entry.size, dtype=entry.properties.dtype)
+        for name, entry in found.items()
+        if name.startswith(prefix)
+    }
     _read(state, folder, no_dist=True)
     return state
 

@@ -33,7 +33,7 @@ from training.plan import ModelRef
 from training.reader import Reader, Rows
 from training.recipes import Recipe
 from training.shares import HeadInput, TaskShares
-from training.walk import CANDIDATE
+from training.walk import CANDIDATE, Link
 from training.weights import task_factors
 
 
@@ -76,9 +76,9 @@ class Trainee:
         counts = {f"touches.{table}": count.clone() for table, count in self.gem.touch_counts.items()}
         return {name: summed(count, self.compute) for name, count in counts.items()}
 
-    def scores(self, reader: Reader, rows: Rows) -> dict[str, np.ndarray]:
+    def scores(self, reader: Reader, rows: Rows, link: Link = torch.sigmoid) -> dict[str, np.ndarray]:
         """Probabilities by role, see `training.walk.Trainee`."""
-        return {CANDIDATE: score(self, reader, rows)}
+        return {CANDIDATE: score(self, reader, rows, link)}
 
     def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
         """Train on each row once, see `train_on`."""
@@ -188,8 +188,11 @@ def train_on(trainee: Trainee, reader: Reader, rows: Rows, where: str) -> Iterat
 
 
 @torch.no_grad()
-def score(trainee: Trainee, reader: Reader, rows: Rows) -> np.ndarray:
-    """Probabilities in the full log of every row and task, on every process: float32 [N, T]."""
+def score(trainee: Trainee, reader: Reader, rows: Rows, link: Link = torch.sigmoid) -> np.ndarray:
+    """Probabilities in the full log of every row and task, on every process: float32 [N, T].
+
+    `link` makes them of raw logits; the identity leaves these.
+    """
     trainee.model.eval()
     device = trainee.compute.device
     found = torch.zeros((len(rows), len(trainee.schema.tasks)), device=device)
@@ -202,6 +205,6 @@ def score(trainee: Trainee, reader: Reader, rows: Rows) -> np.ndarray:
     )
     for positions, batch in parts:
         logits = trainee.model(batch.to(device))
-        found[torch.from_numpy(positions).to(device)] = logits.sigmoid()[: len(positions)]
+        found[torch.from_numpy(positions).to(device)] = link(logits)[: len(positions)]
     result: np.ndarray = summed(found, trainee.compute).cpu().numpy()
     return result

@@ -55,6 +55,7 @@ class Recipe:
         task_weights: of the tasks' mean log-losses: "equal", "entropy" (each divided by the entropy of its base rate at
             the start, see `training.weights`), or factors by task, 1 where left out.
         mixing: which of the due rows are trained on, see `training.mixing`.
+        recalibrate: whether probabilities are calibrated by what became due before, see `training.recalibration`.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Recipe:
     distill_weight: float = 1.0
     task_weights: str | Mapping[str, float] = "equal"
     mixing: Mixing = field(default_factory=Mixing)
+    recalibrate: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that cannot train.
@@ -88,6 +90,8 @@ class Recipe:
         if not 0 <= self.average < 1:
             raise RecipeError(f"recipe {self.name}: average is {self.average}; it must be in [0, 1)")
         self._check_task_weights()
+        if not isinstance(self.recalibrate, bool):
+            raise RecipeError(f"recipe {self.name}: recalibrate is {self.recalibrate!r}; it must be true or false")
         if self.kind not in MODELS or not isinstance(self.model, MODELS[self.kind]):
             raise RecipeError(f"recipe {self.name}: kind '{self.kind}' with a {type(self.model).__name__}")
 
@@ -132,7 +136,11 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` reads them back."""
-        return dict(json.loads(json.dumps(asdict(self))))
+        found = dict(json.loads(json.dumps(asdict(self))))
+        if not self.recalibrate:
+            # a model that is not recalibrated keeps the digest that it had before there was a choice
+            del found["recalibrate"]
+        return found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Recipe":

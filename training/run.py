@@ -21,6 +21,7 @@ from training.finite import require_finite
 from training.learners import Learning, learner_of
 from training.plan import Plan
 from training.reader import Reader
+from training.recalibration import Recalibration
 from training.walk import CANDIDATE, Predictions, Say, Walked, walk
 
 
@@ -53,18 +54,19 @@ def train(plan: Plan, compute: Compute, say: Say = print) -> Path:
         rival.load(plan.incumbent, _surfaces(incumbent))
         _score_incumbent(rival, plan, incumbent, reader, predictions)
         say(f"incumbent {plan.incumbent.digest[:12]} scored the rows of {plan.partition}")
-    trainee = learner.build(plan, compute)
+    trainee, recalibration = learner.build(plan, compute), Recalibration(plan.schema, plan.recipe.recalibrate)
     if plan.parent and parent:
         trainee.load(plan.parent, _surfaces(parent))
+        recalibration.load(plan.parent, parent)
     rates = parent["base_rates"] if parent else {}
-    walked = walk(trainee, reader, plan.walk, predictions, rates, say, plan.recipe.mixing)
+    walked = walk(trainee, reader, plan.walk, predictions, rates, say, recalibration, plan.recipe.mixing)
     gate = reader.gate(plan.partition)
-    for role, given in trainee.scores(reader, gate).items():
+    for role, given in recalibration.scores(trainee, reader, gate).items():
         predictions.add(plan.partition, role, gate, given, walked.started)
-    checkpoint.save(trainee.tensors() | trainee.touches(), attempt)
+    checkpoint.save(trainee.tensors() | trainee.touches() | recalibration.tensors(), attempt)
     if compute.rank == 0:
         pq.write_table(predictions.table(), attempt.folder / checkpoint.PREDICTIONS)
-        manifest = _manifest(plan, walked, attempt, compute, parent)
+        manifest = _manifest(plan, walked, recalibration, attempt, compute, parent)
         manifest["metrics"]["seconds"] = round(time.time() - started, 1)
         checkpoint.commit(attempt, manifest)
         say(f"committed {manifest['digest'][:12]} in {time.time() - started:.0f} s at {attempt.folder}")
@@ -141,12 +143,18 @@ def _score_incumbent(
         raise GemlineError(
             f"the incumbent {manifest['digest'][:12]} has no tasks {missing}, so it is no comparison; plan without it"
         )
-    given = rival.scores(reader, rows)[CANDIDATE][:, [places[name] for name in reader.schema.task_names]]
+    recalibration = Recalibration.in_force(rival.schema, manifest)
+    given = recalibration.scores(rival, reader, rows)[CANDIDATE][:, [places[name] for name in reader.schema.task_names]]
     predictions.add(plan.partition, "incumbent", rows, given, manifest["started"])
 
 
 def _manifest(
-    plan: Plan, walked: Walked, attempt: checkpoint.Attempt, compute: Compute, parent: dict[str, Any] | None
+    plan: Plan,
+    walked: Walked,
+    recalibration: Recalibration,
+    attempt: checkpoint.Attempt,
+    compute: Compute,
+    parent: dict[str, Any] | None,
 ) -> dict[str, Any]:
     tensors = dcp_json.full_tensors(attempt.tensors)
     require_finite(tensors)
@@ -162,6 +170,7 @@ def _manifest(
             "device": compute.device.type,
             "generation": _generation(plan),
             "base_rates": walked.rates,
+            **recalibration.told(),
         },
         sources=sources_hash(),
         consumed=_consumed(plan, walked, last),
@@ -178,6 +187,7 @@ def _manifest(
         "position": last,
         "started": sorted(walked.started),
         "base_rates": walked.rates,
+        **recalibration.told(),
         "generation": _generation(plan),
         "world_size": compute.world,
         "metrics": _metrics(walked, tensors),

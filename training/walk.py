@@ -8,19 +8,27 @@ score that was made before training on it.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date as _date
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import torch
+from torch import Tensor
 
 from features.transform.schema import FeatureSchema
+from training.first_scores import FirstScores
 from training.gates import Gates, collapsed
 from training.metrics import Sample, normalized_entropy
 from training.mixing import Mixing, mixed
 from training.reader import Reader, Rows
 from training.shares import TaskShares
 
+if TYPE_CHECKING:
+    from training.recalibration import Recalibration
+
 Say = Callable[[str], None]
+Link = Callable[[Tensor], Tensor]
+"""What makes of raw logits what is asked for, elementwise."""
 SCHEMA = pa.schema(
     [
         ("scored_ds", pa.string()),
@@ -45,8 +53,11 @@ class Trainee(Protocol):
     @property
     def schema(self) -> FeatureSchema: ...  # noqa: D102
 
-    def scores(self, reader: Reader, rows: Rows) -> Mapping[str, np.ndarray]:
-        """Probabilities in the full log of every row and task by role, `CANDIDATE` first: [N, T] each."""
+    def scores(self, reader: Reader, rows: Rows, link: Link = torch.sigmoid) -> Mapping[str, np.ndarray]:
+        """Probabilities in the full log of every row and task by role, `CANDIDATE` first: [N, T] each.
+
+        Another `link` gives what it makes of the raw logits.
+        """
 
     def train_on(self, reader: Reader, rows: Rows, where: str) -> Iterator[float]:
         """Train on each row once; yields the loss of every global batch."""
@@ -67,11 +78,11 @@ class Trainee(Protocol):
 
 @dataclass
 class Predictions:
-    """Scores by (day scored on, role), and the first one that each impression got."""
+    """Scores by (day scored on, role), and the first ones that each impression got."""
 
     schema: FeatureSchema
     parts: list[pa.Table] = field(default_factory=list)
-    first: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    first: FirstScores = field(default_factory=FirstScores)
 
     def add(self, scored_day: str, role: str, rows: Rows, probability: np.ndarray, started: Collection[str]) -> None:
         """Keep the probabilities [N, T] of rows [N]: of each started task, where it exists.
@@ -89,22 +100,15 @@ class Predictions:
             self.parts[-1] = self.parts[-1].append_column("prediction", column)
         if role == CANDIDATE and started:
             known = np.array([task.name in started for task in self.schema.tasks])
-            probability = np.where(known, probability, np.nan)
-            keys = zip(rows.day.tolist(), rows.impression_id.tolist(), strict=True)
-            for key, values in zip(keys, probability, strict=True):
-                self.first.setdefault(key, values)
+            self.first.add(rows, np.where(known, probability, np.nan))
 
     def as_served(self, rows: Rows) -> dict[str, Sample]:
         """Labels of labelled rows beside their first prediction, by task; rows never scored are left out."""
         assert rows.labels is not None
-        keys = list(zip(rows.day.tolist(), rows.impression_id.tolist(), strict=True))
-        held = np.array([key in self.first for key in keys], dtype=bool)
-        nothing = np.zeros((0, len(self.schema.tasks)))
-        given = np.array([self.first[key] for key in keys if key in self.first]) if held.any() else nothing
-        found = {}
+        given, found = self.first.of(rows, len(self.schema.tasks)), {}
         for index, task in enumerate(self.schema.tasks):
-            due = (rows.labels.mask[held, index] > 0) & np.isfinite(given[:, index])
-            label, weight = rows.labels.label[held, index][due], rows.labels.weight[held, index][due]
+            due = (rows.labels.mask[:, index] > 0) & np.isfinite(given[:, index])
+            label, weight = rows.labels.label[due, index], rows.labels.weight[due, index]
             found[task.name] = Sample.of(label, given[due, index], weight)
         return found
 
@@ -142,6 +146,7 @@ def walk(
     predictions: Predictions,
     rates: Mapping[str, float],
     say: Say,
+    recalibration: "Recalibration",
     mixing: Mixing = EVERYTHING,
 ) -> Walked:
     """Walk label days in order, scoring each before training on it.
@@ -153,15 +158,17 @@ def walk(
         predictions: gets a row for every scored example and task.
         rates: base rates of tasks that have met labels before; others start at the rates of their first labels.
         say: told one line a day.
+        recalibration: of the trainee; learns each day's labels after the day was scored.
         mixing: which of the due rows are trained on; all are scored and judged.
     """
     mixing.require_fits(trainee.schema)
     walked = Walked(rates=dict(rates))
     for number, day in enumerate(days, start=1):
         today = reader.examples(day)
-        for role, given in trainee.scores(reader, today).items():
+        for role, given in recalibration.scores(trainee, reader, today, walked.started).items():
             predictions.add(day, role, today, given, walked.started)
         due = reader.labelled(day)
+        recalibration.learn(due, day)
         walked.rates |= start_biases(trainee, due, walked.rates)
         trainee.weigh(walked.rates)
         learned, mix = mixed(today, due, trainee.schema, mixing)

@@ -13,10 +13,10 @@ from benchmarks.rivals.dataset import Truth
 from benchmarks.rivals.resampling import auc_of, draws, resampling_units
 from training import metrics
 from training.metrics import EPSILON, Floats, Sample
+from training.platt import platt
 
 RESAMPLES = 1000
 LEVEL = 0.95
-STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -125,24 +125,9 @@ def rolling_platt(truth: Truth, given: Floats) -> Floats:
         before, now = truth.week < week, truth.week == week
         for place, one in enumerate(given):
             x = _logits(one)
-            slope, shift = platt(x[before], truth.label[before], truth.weight[before])
+            slope, shift = platt(x[before], truth.label[before], truth.weight[before], ridge=0.0)
             found[place, now] = expit(slope * x[now] + shift)
     return found
-
-
-def platt(x: Floats, label: Floats, weight: Floats) -> tuple[float, float]:
-    """Slope and shift of the likeliest logistic curve of logits x [n], by Newton's method."""
-    inputs = np.stack([x, np.ones_like(x)], axis=1)
-    beta = np.array([1.0, 0.0])
-    for _ in range(STEPS):
-        p = expit(inputs @ beta)
-        gradient = inputs.T @ (weight * (p - label))
-        hessian = (inputs * (weight * p * (1 - p))[:, None]).T @ inputs
-        step = np.linalg.solve(hessian, gradient)
-        beta = beta - step
-        if np.abs(step).max() < 1e-10:
-            break
-    return float(beta[0]), float(beta[1])
 
 
 def _logits(probability: Floats) -> Floats:

@@ -10,6 +10,7 @@ from scipy.special import expit, logit
 from benchmarks.rivals import judge
 from benchmarks.rivals.dataset import Span, Truth, Weeks, unit_hash, weeks_of
 from features.errors import GemlineError
+from training.platt import platt
 
 ROWS = 4000
 
@@ -74,13 +75,6 @@ def test_calibration_is_the_ratio_of_sums(truth: Truth) -> None:
     assert_allclose(judge.calibration(truth, given).value, expected)
 
 
-def test_platt_finds_the_curve_that_made_the_labels() -> None:
-    rng = np.random.default_rng(3)
-    x = rng.normal(-1, 1, 200_000)
-    label = (rng.random(len(x)) < expit(0.7 * x - 0.4)).astype(np.float64)
-    assert_allclose(judge.platt(x, label, np.full(len(x), 2.0)), (0.7, -0.4), atol=0.03)
-
-
 def test_a_week_is_recalibrated_by_earlier_weeks_alone(truth: Truth) -> None:
     given = _given(1)
     before = judge.rolling_platt(truth, given)
@@ -92,7 +86,7 @@ def test_a_week_is_recalibrated_by_earlier_weeks_alone(truth: Truth) -> None:
     first = truth.week == truth.week.min()
     assert_allclose(before[:, first], given[:, first])
     second = truth.week == truth.week.min() + 1
-    slope, shift = judge.platt(logit(given[0, first]), truth.label[first], truth.weight[first])
+    slope, shift = platt(logit(given[0, first]), truth.label[first], truth.weight[first], ridge=0.0)
     assert_allclose(before[0, second], expit(slope * logit(given[0, second]) + shift))
 
 

@@ -26,6 +26,7 @@ from training.digest import tensors_hash
 from training.loopfm.generation import LAYERS, activations_of, folder_of, manifests
 from training.plan import DayFiles, ModelRef
 from training.reader import Reader
+from training.recalibration import packaged
 from training.recipes import Recipe
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ def freeze(tables: "Tables", model: "ModelDecision", seed: int = 7) -> dict[str,
         "width": width,
         "seed": seed,
         "reconstruction": dict(zip(map(str, autoencoder.prefixes), errors, strict=True)),
+        # for whoever asks for GEM's probabilities; what teaches is raw, see docs/models.md
+        **packaged(trained),
     }
     tensors = {
         "dense": {key: value for key, value in state.items() if not key.startswith(TABLES_PREFIX)},

@@ -27,7 +27,7 @@ from training.reader import Reader, Rows
 from training.recipes import Recipe
 from training.shares import HeadInput, TaskShares
 from training.verticals.reader import VerticalReader
-from training.walk import CANDIDATE
+from training.walk import CANDIDATE, Link
 from training.weights import task_factors
 
 ALONE = "alone"
@@ -169,13 +169,13 @@ class VerticalTrainee:
         return {}
 
     @torch.no_grad()
-    def scores(self, reader: Reader, rows: Rows) -> dict[str, np.ndarray]:
-        """Probabilities in the full log by role: float32 [N, T] each."""
+    def scores(self, reader: Reader, rows: Rows, link: Link = torch.sigmoid) -> dict[str, np.ndarray]:
+        """Probabilities in the full log by role, float32 [N, T] each; see `training.walk.Trainee`."""
         found = {role: np.zeros((len(rows), len(self.schema.tasks)), dtype=np.float32) for role in self.arms}
         for positions, batch, transfer in self._lessons(reader, rows, self.recipe.score_batch_size):
             for role, arm in self.arms.items():
                 arm.model.eval()
-                found[role][positions] = arm.model(batch, transfer).served.sigmoid().numpy()
+                found[role][positions] = link(arm.model(batch, transfer).served).numpy()
         return found
 
     def _lessons(self, reader: Reader, rows: Rows, batch_size: int) -> Iterator[tuple[np.ndarray, Batch, Transfer]]:
