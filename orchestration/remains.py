@@ -38,8 +38,8 @@ def remains(world: World, home: Home, user_id: int, found: Mapping[str, Days], i
     lines += _packages(home, learned, live, user_id)
     if named := [one for one in models.values() if _names(one["folder"] / PREDICTIONS, impressions)]:
         lines.append(
-            f"{PREDICTIONS} of {len(named)} checkpoints: probabilities by impression id, which no table leads back to "
-            "the user any more"
+            f"{PREDICTIONS} of {len(named)} checkpoints: probabilities by impression id (recalibrated ones hold logits "
+            "that wait for a label as well), which no table leads back to the user any more"
         )
     if found:
         lines.append("ad_stats, popularity and metrics: sums over all users of those days, which name nobody")

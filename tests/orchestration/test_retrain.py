@@ -10,7 +10,8 @@ from orchestration.running import first_failure
 from serving import releases
 from tests.orchestration.conftest import COLD, NEXT, SECOND, key, materialize, run
 
-pytestmark = pytest.mark.assets
+# a first test builds all stages before its own
+pytestmark = [pytest.mark.assets, pytest.mark.timeout(600)]
 GEMLINE = WorldResource(world_name="tiny")
 
 

@@ -14,6 +14,7 @@ import pytest
 from training import checkpoint
 from training.launch import command
 from training.plan import Plan
+from training.walk import CANDIDATE
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -32,7 +33,9 @@ def launch(path: Path, processes: int, **environment: str) -> subprocess.Popen[s
 @pytest.mark.distributed
 @pytest.mark.timeout(120)
 def test_two_runs_of_a_plan_at_two_ranks_give_one_digest(plan: Plan, tmp_path: Path) -> None:
-    path = plan.write(tmp_path / "plan.json")
+    # sums and waiting logits of a recalibration are those of every rank
+    recalibrated = replace(plan, recipe=plan.recipe.derive({"recalibrate": True}))
+    path = recalibrated.write(tmp_path / "plan.json")
     digests = []
     for _ in range(2):
         run = launch(path, 2)
@@ -45,7 +48,9 @@ def test_two_runs_of_a_plan_at_two_ranks_give_one_digest(plan: Plan, tmp_path: P
         assert digests[-1][:12] in out
         assert "Warning" not in err, err
     assert digests[0] == digests[1]
-    assert checkpoint.manifest_of(folder)["world_size"] == 2
+    manifest = checkpoint.manifest_of(folder)
+    assert manifest["world_size"] == 2
+    assert manifest["recalibration"][CANDIDATE]["click"]["pooled"]["positives"] > 0
 
 
 @pytest.mark.distributed
