@@ -80,6 +80,8 @@ def test_each_hour_is_in_one_day_and_no_other(
 ROLLING = ("user_stats", "user_history", "user_recent")
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_backfill_newest_first_by_four_workers_equals_one_run(ingested: Path, featured_root: Path) -> None:
     """Four days, one of them of 23 hours; a day whose predecessor is missing stops with what to do, and runs again."""
     days, world = day_range(FIRST, COLD), load_world("tiny")
